@@ -1,0 +1,195 @@
+"""The one exception tree.
+
+OmniGraphError
+├── NotFound                  a graph, branch, type, commit or table version that isn't there
+├── BadRequest                the request itself is wrong: parse, type, validation
+│   └── LanguageError         a .pg or .gq text was refused; carries every diagnostic with its span
+├── Conflict                  the state moved or forbids it; `retryable` says whether the same call may succeed
+│   ├── ExpectedVersionMismatch
+│   ├── RowLevelCasContention
+│   ├── MergeConflicts
+│   └── RecoveryPending
+├── Forbidden                 policy said no
+├── Unavailable               a resource outside the graph is missing for now (port, Java, store)
+└── Internal                  corruption or a broken invariant: a bug or a damaged graph
+
+`kind` is the class's wire code (`not_found`, …); `code` is the refusal's own code where it has one (`T4`, `Q000`), else
+the kind. `details` holds plain data only, never credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+__all__ = [
+    "BadRequest",
+    "Conflict",
+    "Diagnostic",
+    "ExpectedVersionMismatch",
+    "Forbidden",
+    "Internal",
+    "LanguageError",
+    "MergeConflicts",
+    "NotFound",
+    "OmniGraphError",
+    "RecoveryPending",
+    "RowLevelCasContention",
+    "Span",
+    "Unavailable",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of a source text. Offsets count characters from 0, lines and columns from 1; the end is exclusive."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One finding in a source text."""
+
+    code: str
+    message: str
+    span: Span | None = None
+    severity: str = "error"  # error | warning
+    hint: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        out: dict[str, Any] = {"code": self.code, "severity": self.severity, "message": self.message}
+        if self.span is not None:
+            out |= {"line": self.span.line, "column": self.span.column}
+        if self.hint:
+            out["hint"] = self.hint
+        return out
+
+
+class OmniGraphError(Exception):
+    """Root of every error the product raises on purpose.
+
+    Args:
+        message: what is wrong, where, and what to do next.
+        code: the refusal's own code; default is the class's kind.
+        details: structured data about the error, JSON-serialisable.
+    """
+
+    kind: ClassVar[str] = "internal"
+    retryable: bool = False
+
+    def __init__(self, message: str, *, code: str | None = None, details: Mapping[str, Any] | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or self.kind
+        self.details: dict[str, Any] = dict(details or {})
+
+
+class NotFound(OmniGraphError):
+    kind = "not_found"
+
+
+class BadRequest(OmniGraphError):
+    kind = "bad_request"
+
+
+class LanguageError(BadRequest):
+    """A schema or query text was refused.
+
+    `str(error)` shows each diagnostic as `file:line:column: code message`, the line and a caret below.
+    """
+
+    def __init__(self, diagnostics: Iterable[Diagnostic], *, text: str, file: str) -> None:
+        self.diagnostics = tuple(diagnostics)
+        self.text = text
+        self.file = file
+        first = self.diagnostics[0]
+        super().__init__(
+            "\n".join(render_diagnostic(d, text, file) for d in self.diagnostics),
+            code=first.code,
+            details={"file": file, "diagnostics": [d.as_dict() for d in self.diagnostics]},
+        )
+
+
+def render_diagnostic(d: Diagnostic, text: str, file: str) -> str:
+    """`file:line:column: code message`, then the offending line with a caret, then the hint."""
+    if d.span is None:
+        head = f"{file}: {d.code} {d.message}"
+        return f"{head}\n  {d.hint}" if d.hint else head
+    lines = text.splitlines()
+    line = lines[d.span.line - 1] if 0 < d.span.line <= len(lines) else ""
+    width = max(1, d.span.end_column - d.span.column) if d.span.end_line == d.span.line else 1
+    width = max(1, min(width, len(line) - d.span.column + 1))
+    # Tabs stay tabs above the caret, so that it points at the right place in any terminal.
+    pad = "".join("\t" if c == "\t" else " " for c in line[: d.span.column - 1])
+    out = f"{file}:{d.span.line}:{d.span.column}: {d.code} {d.message}\n  {line}\n  {pad}{'^' * width}"
+    return f"{out}\n  {d.hint}" if d.hint else out
+
+
+class Conflict(OmniGraphError):
+    kind = "conflict"
+
+
+class ExpectedVersionMismatch(Conflict):
+    """A table that the write changed or relied on has moved since it was read. Read again and retry."""
+
+    retryable = True
+
+    def __init__(self, table_key: str, expected: object, actual: object) -> None:
+        super().__init__(
+            f"{table_key} changed while this write was prepared (read at {expected}, now {actual}): "
+            "read again and retry",
+            code="expected_version_mismatch",
+            details={"table_key": table_key, "expected": expected, "actual": actual},
+        )
+
+
+class RowLevelCasContention(Conflict):
+    """Too many other commits won the race for the branch head. Nothing was written; retry."""
+
+    retryable = True
+
+    def __init__(self, branch: str, attempts: int) -> None:
+        super().__init__(
+            f"branch {branch!r} was too busy: {attempts} attempts to publish lost to other commits; retry",
+            code="row_level_cas_contention",
+            details={"branch": branch, "attempts": attempts},
+        )
+
+
+class MergeConflicts(Conflict):
+    """A branch merge found rows that both sides changed. Nothing was published."""
+
+    def __init__(self, conflicts: Iterable[Mapping[str, Any]]) -> None:
+        self.conflicts = [dict(c) for c in conflicts]
+        super().__init__(
+            f"the merge has {len(self.conflicts)} conflict(s); nothing was published",
+            code="merge_conflicts",
+            details={"conflicts": self.conflicts},
+        )
+
+
+class RecoveryPending(Conflict):
+    """An interrupted write must be settled before this can go on."""
+
+    def __init__(self, message: str, *, sidecars: Iterable[str] = ()) -> None:
+        super().__init__(message, code="recovery_pending", details={"sidecars": list(sidecars)})
+
+
+class Forbidden(OmniGraphError):
+    kind = "forbidden"
+
+
+class Unavailable(OmniGraphError):
+    kind = "unavailable"
+    retryable = True
+
+
+class Internal(OmniGraphError):
+    kind = "internal"

@@ -1,0 +1,95 @@
+"""What storage hands to the rooms above: pinned snapshots, changes as data, commits. No Lance object leaves this room
+except inside a `Snapshot`, whose methods speak Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+import pyarrow as pa
+
+__all__ = ["CommitInfo", "Staging", "TableChange", "TableRef", "WriterKind"]
+
+
+class WriterKind(StrEnum):
+    MUTATION = "Mutation"
+    LOAD = "Load"
+    SCHEMA_APPLY = "SchemaApply"
+    BRANCH_MERGE = "BranchMerge"
+    ENSURE_INDICES = "EnsureIndices"
+    OPTIMIZE = "Optimize"
+
+
+@dataclass(frozen=True, slots=True)
+class TableRef:
+    """Which version of which table a snapshot sees. `branch` None is main's own lineage."""
+
+    table_key: str
+    location: str  # relative to the graph's root
+    branch: str | None
+    version: int
+    row_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """What one write does to one table, in one Lance commit.
+
+    Columns of every Arrow value are exactly the table's, in any order (01 §1.2).
+
+    Args:
+        appends: rows whose ids are known to be new.
+        upserts: whole rows; a row with the id is replaced (row id kept), else inserted. Ids are unique within.
+        delete_ids: ids to remove, a string array; ids that aren't there are ignored.
+        fragments: data files already written by `write_fragments`, each the JSON it returned; their rows are appended.
+        overwrite: the table's old rows go; what is given above is all it holds then.
+    """
+
+    table_key: str
+    appends: pa.Table | None = None
+    upserts: pa.Table | None = None
+    delete_ids: pa.Array | pa.ChunkedArray | None = None
+    fragments: tuple[str, ...] = ()
+    overwrite: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """Everything one write wants to become visible at once.
+
+    Args:
+        branch: the graph branch, `main` for the default lineage.
+        kind: the writer's kind, for the sidecar.
+        changes: at most one per table.
+        reads: table keys whose rows the validation relied on (endpoints, uniqueness); pinned by the publisher.
+        operation_id: ULID of the write; the same id submitted again changes nothing.
+        actor: who asked, or None.
+        expect_head: the branch's head commit id the caller saw, or None for any.
+    """
+
+    branch: str
+    kind: WriterKind
+    changes: tuple[TableChange, ...]
+    reads: frozenset[str] = frozenset()
+    operation_id: str = ""
+    actor: str | None = None
+    expect_head: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitInfo:
+    """One graph commit. `parents`: none for the first, two for a merge. Times are UTC."""
+
+    id: str
+    branch: str  # `main` or the branch it was made on
+    manifest_version: int
+    parents: tuple[str, ...]
+    created_at: datetime
+    actor: str | None = None
+    operation_id: str | None = None
+    schema_hash: str | None = None
+    recovery_kind: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
