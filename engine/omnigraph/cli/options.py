@@ -1,0 +1,115 @@
+"""Arguments and options that several commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+import typer
+
+from omnigraph.cli.exits import UsageError
+
+__all__ = [
+    "Actor",
+    "At",
+    "Branch",
+    "Format",
+    "FormatName",
+    "GraphUri",
+    "Inline",
+    "Params",
+    "QueryFile",
+    "QueryName",
+    "Quiet",
+    "parse_at",
+    "parse_params",
+    "query_source",
+    "read_text",
+]
+
+FormatName: TypeAlias = Literal["table", "json", "jsonl", "csv", "kv", "arrow"]
+
+GraphUri = Annotated[
+    str, typer.Argument(metavar="GRAPH", help="A graph: a folder or an s3:// URI.", show_default=False)
+]
+Branch = Annotated[str, typer.Option("--branch", "-b", metavar="NAME", help="The branch.")]
+At = Annotated[
+    str | None,
+    typer.Option("--at", metavar="WHEN", help="A commit id, a manifest version, or an ISO time (UTC unless it says)."),
+]
+Format = Annotated[FormatName, typer.Option("--format", "-f", help="How the answer is written to standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no hints on standard error.")]
+Actor = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who is asking; recorded in the commit.")]
+Params = Annotated[
+    str | None,
+    typer.Option("--params", "-p", metavar="JSON|@FILE", help="Parameters as a JSON object, @FILE, or @- for stdin."),
+]
+QueryFile = Annotated[
+    str | None, typer.Argument(metavar="[FILE]", help="A .gq file, or - for standard input.", show_default=False)
+]
+Inline = Annotated[str | None, typer.Option("-e", "--execute", metavar="TEXT", help="The query text itself.")]
+QueryName = Annotated[
+    str | None, typer.Option("--name", "-n", metavar="NAME", help="Which query of the text; needed if it has several.")
+]
+
+
+def parse_params(text: str | None) -> dict[str, Any]:
+    """The `--params` option as a mapping from parameter name to JSON value.
+
+    Raises:
+        UsageError: not JSON, or not an object; the message says where.
+    """
+    if text is None:
+        return {}
+    origin = "--params"
+    if text.startswith("@"):
+        origin = text[1:]
+        text = read_text(origin)
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{origin}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from None
+    if not isinstance(value, dict):
+        raise UsageError(f'{origin}: expected a JSON object such as {{"name": "Ada"}}, got {type(value).__name__}')
+    return value
+
+
+def parse_at(text: str | None) -> int | str | datetime | None:
+    """The `--at` option: digits are a manifest version, an ISO date or time a moment, anything else a commit id."""
+    if text is None:
+        return None
+    # A ULID may be all digits too, but has 26 of them.
+    if text.isdecimal() and len(text) < 20:
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return text
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def query_source(file: str | None, inline: str | None) -> tuple[str, str]:
+    """The query's text and the name to show in messages, from exactly one of a file and `-e`."""
+    if (file is None) == (inline is None):
+        raise UsageError("give the query as a FILE or with -e TEXT, exactly one of the two")
+    if inline is not None:
+        return inline, "<-e>"
+    assert file is not None
+    return read_text(file), "<stdin>" if file == "-" else file
+
+
+def read_text(path: str) -> str:
+    """A UTF-8 text file, or standard input for `-`.
+
+    Raises:
+        UsageError: there is no such file, or it isn't UTF-8.
+    """
+    try:
+        return sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from None
