@@ -1,0 +1,1 @@
+"""What carries actions out: API objects (`kubernetes`) or processes (`local`)."""
