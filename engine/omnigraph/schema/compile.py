@@ -1,0 +1,163 @@
+"""From the syntax tree of a schema to its catalog: names resolved, interfaces expanded, constraints checked.
+
+Refusals:
+    S01 a type name twice           S06 interface conflict             S11 reserved name
+    S02 a property twice            S07 type can't be a key or unique  S12 default doesn't fit
+    S03 property type               S08 constraint names no property   S13 cardinality
+    S04 unknown endpoint            S09 check: regex or operand        S14 constraint not allowed here
+    S05 unknown interface           S10 range: empty or operand        S15 annotation's argument
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+from omnigraph.errors import Diagnostic, LanguageError
+from omnigraph.schema import ast
+from omnigraph.schema.catalog import Cardinality, Catalog, EdgeType, NodeType
+from omnigraph.schema.grammar import nearest_name
+from omnigraph.schema.members import Members, annotation_values, collect_members
+from omnigraph.schema.parser import parse_schema
+from omnigraph.schema.source import SourceText
+from omnigraph.schema.types import BASES
+
+__all__ = ["compile_schema"]
+
+
+def compile_schema(text: str, *, file: str = "schema.pg") -> Catalog:
+    """The catalog of a `.pg` text.
+
+    Raises:
+        LanguageError: with every syntax error, or else every refusal S01 to S15, in the text's order.
+    """
+    source = SourceText(text, file)
+    tree = parse_schema(source)
+    compiler = _Compiler(source)
+    catalog = compiler.catalog(tree)
+    if compiler.found:
+        # A node inherits its interfaces' members, and with them their mistakes: say each once.
+        unique = dict.fromkeys(compiler.found)
+        ordered = sorted(unique, key=lambda d: d.span.start if d.span else 0)
+        raise LanguageError(ordered, text=text, file=file)
+    return catalog
+
+
+class _Compiler:
+    """One schema on its way to a catalog; collects what is wrong with it."""
+
+    def __init__(self, source: SourceText) -> None:
+        self.source = source
+        self.found: list[Diagnostic] = []
+
+    def refuse(self, code: str, message: str, place: ast.Place, hint: str | None = None) -> None:
+        self.found.append(Diagnostic(code, message, self.source.span(*place), hint=hint))
+
+    def catalog(self, tree: ast.SchemaText) -> Catalog:
+        declarations = self._named_once(tree.declarations)
+        interfaces = {d.name.text: d for d in declarations if isinstance(d, ast.InterfaceNode)}
+        expanded = {name: self._interface(d) for name, d in interfaces.items()}
+        node_names = {d.name.text for d in declarations if isinstance(d, ast.NodeNode)}
+        nodes: dict[str, NodeType] = {}
+        edges: dict[str, EdgeType] = {}
+        for declaration in declarations:
+            if isinstance(declaration, ast.NodeNode):
+                nodes[declaration.name.text] = self._node(declaration, expanded)
+            elif isinstance(declaration, ast.EdgeNode):
+                edges[declaration.name.text] = self._edge(declaration, node_names, set(interfaces))
+        digest = hashlib.sha256(self.source.text.encode()).hexdigest()
+        return Catalog(self.source.text, digest, nodes, edges)
+
+    def _named_once(self, declarations: Iterable[ast.Declaration]) -> list[ast.Declaration]:
+        seen: dict[str, ast.Declaration] = {}
+        for declaration in declarations:
+            name = declaration.name
+            if name.text in BASES:
+                self.refuse("S11", f"`{name.text}` is the name of a built-in type", name.place)
+            earlier = seen.setdefault(name.text.lower(), declaration)
+            if earlier is not declaration:
+                line = self.source.span(*earlier.name.place).line
+                self.refuse(
+                    "S01",
+                    f"`{name.text}` is declared already, in line {line}"
+                    + ("" if earlier.name.text == name.text else f" as `{earlier.name.text}` (case is ignored)"),
+                    name.place,
+                )
+        return list(seen.values())
+
+    def _interface(self, declaration: ast.InterfaceNode) -> Members:
+        annotation_values(self, declaration.annotations)
+        return collect_members(self, "interface", declaration.members, ())
+
+    def _node(self, declaration: ast.NodeNode, interfaces: dict[str, Members]) -> NodeType:
+        inherited: list[tuple[str, ast.Place, Members]] = []
+        for name in declaration.interfaces:
+            if name.text not in interfaces:
+                near = nearest_name(name.text, interfaces)
+                self.refuse("S05", f"unknown interface `{name.text}`", name.place, near and f"did you mean `{near}`?")
+            elif any(name.text == earlier for earlier, _, _ in inherited):
+                self.refuse("S05", f"`{name.text}` is implemented twice", name.place)
+            else:
+                inherited.append((name.text, name.place, interfaces[name.text]))
+        members = collect_members(self, "node", declaration.members, inherited)
+        if len(members.keys) > 1:
+            self.refuse("S14", f"`{declaration.name.text}` has two keys; write one `@key(a, b)`", members.keys[1][1])
+        key = members.keys[0][0] if members.keys else ()
+        indexes = tuple(dict.fromkeys(((key,) if key else ()) + members.indexes))
+        return NodeType(
+            declaration.name.text,
+            members.properties,
+            key,
+            members.uniques,
+            indexes,
+            members.ranges,
+            members.checks,
+            tuple(name for name, _, _ in inherited),
+            annotation_values(self, declaration.annotations),
+        )
+
+    def _edge(self, declaration: ast.EdgeNode, nodes: set[str], interfaces: set[str]) -> EdgeType:
+        for end in (declaration.source, declaration.target):
+            if end.text in nodes:
+                continue
+            if end.text in interfaces:
+                self.refuse("S04", f"`{end.text}` is an interface; an edge joins node types", end.place)
+            else:
+                near = nearest_name(end.text, nodes)
+                self.refuse("S04", f"unknown node type `{end.text}`", end.place, near and f"did you mean `{near}`?")
+        members = collect_members(self, "edge", declaration.members, ())
+        key = self._edge_key(members)
+        indexes = tuple(dict.fromkeys(((key,) if key else ()) + members.indexes))
+        return EdgeType(
+            declaration.name.text,
+            declaration.source.text,
+            declaration.target.text,
+            members.properties,
+            key,
+            members.uniques,
+            indexes,
+            self._cardinality(declaration),
+            annotation_values(self, declaration.annotations),
+        )
+
+    def _edge_key(self, members: Members) -> tuple[str, ...]:
+        if not members.keys:
+            return ()
+        key, place = members.keys[0]
+        if len(members.keys) > 1:
+            self.refuse("S14", "an edge type has one key", members.keys[1][1])
+        if not {"src", "dst"} <= set(key):
+            self.refuse("S14", "an edge's key names both `src` and `dst`: write `@key(src, dst, …)`", place)
+        return key
+
+    def _cardinality(self, declaration: ast.EdgeNode) -> Cardinality:
+        if not declaration.cardinalities:
+            return Cardinality()
+        card, *more = declaration.cardinalities
+        if more:
+            self.refuse("S13", "`@card` is given twice", more[0].place)
+        if card.min < 0 or (card.max is not None and card.max < 0):
+            self.refuse("S13", "a cardinality can't be negative", card.place)
+        elif card.max is not None and card.max < max(card.min, 1):
+            self.refuse("S13", f"no number of edges lies in {card.min}..{card.max}", card.place)
+        return Cardinality(card.min, card.max)

@@ -1,0 +1,236 @@
+"""Grammars: built once per process, kept on disk between processes, and parse errors put into people's words.
+
+A grammar is a `.lark` file (LALR, contextual lexer) whose rules are turned into AST nodes by one callback each while
+parsing, so that no parse tree is ever built. The built tables are cached under the user's cache folder: a file named
+after the digest of everything it depends on, its own digest in front. A missing, damaged or foreign file is rebuilt, and
+a folder that can't be written costs only the time to build.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import importlib.resources
+import io
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import lark
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+from omnigraph.errors import Diagnostic, LanguageError
+from omnigraph.schema.source import SourceText
+
+__all__ = ["Grammar", "RefusedWhileParsing", "cache_folder", "nearest_name"]
+
+MAX_REPORTED = 20
+"""Most syntax errors of one file that are reported together."""
+
+
+class RefusedWhileParsing(Exception):
+    """A callback can't turn a token into a value (a number out of any range). Carries the token's place."""
+
+    def __init__(self, message: str, start: int, end: int) -> None:
+        super().__init__(message)
+        self.message, self.start, self.end = message, start, end
+
+
+class Grammar:
+    """One language's parser.
+
+    Args:
+        package: import package that holds the grammar file.
+        filename: the `.lark` file.
+        callbacks: an object with one function per rule, from the rule's children to an AST node. Stateless.
+        code: the refusal code of a syntax error.
+        words: the words that begin a top-level declaration.
+        names: terminal name → what a person calls it.
+    """
+
+    def __init__(
+        self,
+        *,
+        package: str,
+        filename: str,
+        callbacks: object,
+        code: str,
+        words: tuple[str, ...],
+        names: Mapping[str, str],
+    ) -> None:
+        self._package, self._filename, self._callbacks = package, filename, callbacks
+        self._code, self._words, self._names = code, words, names
+        self._lock = threading.Lock()
+        self._lark: lark.Lark | None = None
+
+    @property
+    def lark(self) -> lark.Lark:
+        if self._lark is None:
+            with self._lock:
+                if self._lark is None:
+                    self._lark = self._load()
+        return self._lark
+
+    def parse(self, source: SourceText) -> Any:
+        """The AST of a whole text.
+
+        Raises:
+            LanguageError: with every syntax error that can be told apart.
+        """
+        refusal = source.refusal(self._code)
+        if refusal is not None:
+            raise LanguageError([refusal], text=source.text, file=source.file)
+        try:
+            return self.lark.parse(source.text)
+        except (UnexpectedInput, RefusedWhileParsing) as error:
+            whole = self._diagnose(error, source, 0, len(source.text))
+        raise LanguageError(self._each_declaration(source) or [whole], text=source.text, file=source.file)
+
+    def _each_declaration(self, source: SourceText) -> list[Diagnostic]:
+        """Parse each declaration alone, so that one mistake doesn't hide the next."""
+        found: list[Diagnostic] = []
+        for start, end in source.declarations(self._words):
+            try:
+                self.lark.parse(source.text[start:end])
+            except (UnexpectedInput, RefusedWhileParsing) as error:
+                found.append(self._diagnose(error, source, start, end))
+                if len(found) == MAX_REPORTED:
+                    break
+        return found
+
+    # ---- building and caching ----
+
+    def _load(self) -> lark.Lark:
+        text = importlib.resources.files(self._package).joinpath(self._filename).read_text(encoding="utf-8")
+        digest = hashlib.sha256("\n".join((lark.__version__, sys.version, text)).encode()).hexdigest()
+        path = cache_folder() / "grammars" / f"{self._filename.removesuffix('.lark')}-{digest[:32]}"
+        stored = _read_cache(path)
+        if stored is not None:
+            return lark.Lark.__new__(lark.Lark)._load(stored, transformer=self._callbacks)
+        built = lark.Lark(
+            text, parser="lalr", lexer="contextual", transformer=self._callbacks, maybe_placeholders=False
+        )
+        buffer = io.BytesIO()
+        built.save(buffer, exclude_options=("transformer",))
+        _write_cache(path, buffer.getvalue())
+        return built
+
+    # ---- errors in people's words ----
+
+    def _diagnose(self, error: Exception, source: SourceText, start: int, end: int) -> Diagnostic:
+        if isinstance(error, RefusedWhileParsing):
+            return Diagnostic(self._code, error.message, source.span(start + error.start, start + error.end))
+        assert isinstance(error, UnexpectedInput)
+        ended = isinstance(error, UnexpectedEOF) or (isinstance(error, UnexpectedToken) and error.token.type == "$END")
+        accepted = self._accepted(error)
+        if ended:
+            at = start + len(source.text[start:end].rstrip())
+            return Diagnostic(
+                self._code,
+                f"the text ends too early: expected {self._in_words(accepted)}",
+                source.span(max(at - 1, 0), at),
+            )
+        if isinstance(error, UnexpectedToken):
+            token = error.token
+            at, found = start + (token.start_pos or 0), str(token)
+        else:
+            at = start + (error.pos_in_stream or 0)
+            found = source.text[at : at + 1]
+        problem = f"unexpected {_shown(found)}"
+        if found == '"':
+            problem = "a string that isn't closed on its line, or holds an unknown escape"
+        elif source.text.startswith("/*", at):
+            problem = "a comment that is never closed"
+        message = f"{problem}: expected {self._in_words(accepted)}"
+        return Diagnostic(self._code, message, source.span(at, at + len(found)), hint=self._suggest(found, accepted))
+
+    def _accepted(self, error: UnexpectedInput) -> set[str]:
+        interactive = getattr(error, "interactive_parser", None)
+        if interactive is not None:
+            return set(interactive.accepts())
+        if isinstance(error, UnexpectedCharacters):
+            return set(error.allowed or ())
+        return set(getattr(error, "expected", None) or ())
+
+    def _in_words(self, terminals: set[str]) -> str:
+        words = sorted({self._word(t) for t in terminals} - {""}, key=lambda w: (w.startswith("`"), w))
+        if not words:
+            return "something else"
+        if len(words) > 8:
+            words = [*words[:8], "…"]
+        return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
+
+    def _word(self, terminal: str) -> str:
+        if terminal in self._names:
+            return self._names[terminal]
+        if terminal == "$END":
+            return "the end of the text"
+        literal = self._literal(terminal)
+        return f"`{literal}`" if literal else terminal.lower().replace("_", " ")
+
+    def _literal(self, terminal: str) -> str | None:
+        try:
+            pattern = self.lark.get_terminal(terminal).pattern
+        except KeyError:
+            return None
+        return pattern.value if pattern.type == "str" else None
+
+    def _suggest(self, found: str, accepted: set[str]) -> str | None:
+        words = {w.strip("`") for t in accepted if (w := self._word(t)).startswith("`")}
+        near = nearest_name(found, words)
+        return f"did you mean `{near}`?" if near else None
+
+
+def nearest_name(name: str, names: Any) -> str | None:
+    """The known name most like this one, case ignored, if any is near."""
+    folded = {n.lower(): n for n in names}
+    near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
+    return folded[near[0]] if near and folded[near[0]] != name else None
+
+
+def _shown(found: str) -> str:
+    if found.isprintable() and found:
+        return f"`{found[:40]}`"
+    return f"character U+{ord(found[0]):04X}" if found else "end"
+
+
+def cache_folder() -> Path:
+    """Where caches of this user live: `$OMNIGRAPH_CACHE_DIR`, else `$XDG_CACHE_HOME/omnigraph`, else `~/.cache/omnigraph`."""
+    own = os.environ.get("OMNIGRAPH_CACHE_DIR")
+    if own:
+        return Path(own)
+    base = os.environ.get("XDG_CACHE_HOME")
+    if base and os.path.isabs(base):
+        return Path(base) / "omnigraph"
+    return Path(os.path.expanduser("~")) / ".cache" / "omnigraph"
+
+
+def _read_cache(path: Path) -> io.BytesIO | None:
+    """The stored tables, or None when there are none that may be trusted: ours alone to write, and undamaged."""
+    try:
+        with path.open("rb") as file:
+            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
+                return None
+            digest, payload = file.read(32), file.read()
+    except OSError:
+        return None
+    return io.BytesIO(payload) if hashlib.sha256(payload).digest() == digest else None
+
+
+def _write_cache(path: Path, payload: bytes) -> None:
+    """Store by rename, so that readers see a whole file or none. A folder that can't be written is no error."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(payload).digest() + payload)
+            os.replace(temporary, path)
+        except OSError:
+            os.unlink(temporary)
+            raise

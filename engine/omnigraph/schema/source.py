@@ -1,0 +1,114 @@
+"""A source text of either language: positions, and the checks that come before any grammar.
+
+Nothing here knows a language. Lines end at `\\n` alone (a `\\r` before it is white space), so positions agree with editors
+whatever else a text contains.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from functools import cached_property
+
+from omnigraph.errors import Diagnostic, Span
+
+__all__ = ["MAX_NESTING", "SourceText"]
+
+MAX_NESTING = 100
+"""Deepest nesting of brackets, `not` and `case` that is parsed at all."""
+
+# What may hide a bracket or a keyword, then the brackets and the words that nest without one. An unclosed comment or
+# string is matched too, up to where it must end.
+_SKELETON = re.compile(
+    r"""(?P<skip>//[^\n]*|/\*.*?(?:\*/|\Z)|"(?:[^"\\\n]|\\.)*(?:"|(?=\n)|\Z))|(?P<open>[({\[])|(?P<close>[)}\]])"""
+    r"""|(?P<word>(?<![\w$.])[A-Za-z_]\w*)|(?P<minus>-)|(?P<other>[^\s\w({\[)}\]"/-])""",
+    re.DOTALL,
+)
+
+
+class SourceText:
+    """One text and where its lines begin."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.text = text
+        self.file = file
+
+    @cached_property
+    def _line_starts(self) -> list[int]:
+        return [0, *(m.end() for m in re.finditer("\n", self.text))]
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column, both from 1, of a character offset."""
+        starts = self._line_starts
+        line = bisect_right(starts, offset)
+        return line, offset - starts[line - 1] + 1
+
+    def span(self, start: int, end: int) -> Span:
+        start = min(max(start, 0), len(self.text))
+        end = min(max(end, start), len(self.text))
+        line, column = self.position(start)
+        end_line, end_column = self.position(end)
+        return Span(start, end, line, column, end_line, end_column)
+
+    def refusal(self, code: str) -> Diagnostic | None:
+        """The reason this text isn't parsed at all, if there is one: lone surrogates, or nesting beyond the limit.
+
+        Costs one regular-expression pass; keeps every later pass free of recursion worries.
+        """
+        try:
+            self.text.encode()
+        except UnicodeEncodeError as error:
+            return Diagnostic(
+                code, "half of a surrogate pair: the text isn't valid Unicode", self.span(error.start, error.start + 1)
+            )
+        depth = run = 0
+        if self.text.count("(") + self.text.count("{") + self.text.count("[") <= MAX_NESTING and not re.search(
+            r"\b(?:not|case)\b|-\s*-", self.text
+        ):
+            return None
+        for match in _SKELETON.finditer(self.text):
+            kind = match.lastgroup
+            if kind == "open":
+                depth += 1
+            elif kind == "close":
+                depth = max(0, depth - 1)
+            elif (kind == "word" and match.group() in ("not", "case", "when", "then", "else")) or kind == "minus":
+                run += 1
+            elif kind != "skip":
+                run = 0
+            if depth + run > MAX_NESTING:
+                return Diagnostic(
+                    code,
+                    f"nested deeper than {MAX_NESTING} levels",
+                    self.span(match.start(), match.end()),
+                    hint="split the query or the list",
+                )
+        return None
+
+    def declarations(self, words: tuple[str, ...]) -> list[tuple[int, int]]:
+        """Where top-level declarations begin and end, found without a grammar: at a declaring word outside brackets, or
+        at the beginning of a line (so that one missing bracket doesn't swallow the rest of the file).
+
+        The stretches cover the text; the first may hold what stands before any declaration.
+        """
+        starts = [0]
+        depth = 0
+        for match in self._skeleton():
+            kind = match.lastgroup
+            if kind == "open":
+                depth += 1
+            elif kind == "close":
+                depth = max(0, depth - 1)
+            elif kind == "word" and match.group() in words:
+                begins_line = not self.text[self.text.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
+                declares = re.match(r"\s+[A-Za-z_]", self.text[match.end() : match.end() + 100]) is not None
+                if depth == 0 or (begins_line and declares):
+                    starts.append(match.start())
+                    depth = 0
+        if len(starts) > 1 and not self.text[: starts[1]].strip():
+            del starts[0]
+        return list(zip(starts, [*starts[1:], len(self.text)], strict=True))
+
+    def _skeleton(self) -> Iterator[re.Match[str]]:
+        return _SKELETON.finditer(self.text)

@@ -1,0 +1,50 @@
+"""Types as written in either language, resolved to catalog types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from omnigraph.schema import ast
+from omnigraph.schema.catalog import SCALARS, Type
+from omnigraph.schema.grammar import nearest_name
+
+__all__ = ["BASES", "resolve_type"]
+
+BASES = (SCALARS - {"Enum"}) | {"Blob", "Vector"}
+_MOST_DIMENSIONS = 65_535
+
+Refuse = Callable[[str, ast.Place, str | None], None]
+
+
+def resolve_type(node: ast.TypeNode, refuse: Refuse) -> Type:
+    """The catalog type; what is wrong goes to `refuse(message, place, hint)`, and a String stands in for it."""
+    if node.kind == "list":
+        assert node.element is not None
+        element = resolve_type(node.element, refuse)
+        if element.list or element.base in ("Blob", "Vector"):
+            refuse(f"a list holds scalars, not {'lists' if element.list else element.base}", node.element.place, None)
+        elif element.nullable:
+            refuse("a list's elements can't be null", node.element.place, "write `[T]?` for a list that may be missing")
+        return Type(element.base, node.nullable, True, element.enum)
+    if node.kind == "enum":
+        if not node.values:
+            refuse("an enum needs at least one value", node.place, None)
+        return Type("Enum", node.nullable, enum=tuple(sorted({v.text for v in node.values})))
+    if node.kind == "vector":
+        if node.name != "Vector":
+            refuse(f"`{node.name}` takes no length; only `Vector(n)` does", node.place, None)
+        elif not 1 <= node.dim <= _MOST_DIMENSIONS:
+            refuse(f"a vector has 1 to {_MOST_DIMENSIONS} dimensions", node.place, None)
+        return Type("Vector", node.nullable, dim=node.dim)
+    if node.name == "Vector":
+        refuse("a Vector needs its length", node.place, "write `Vector(384)`")
+        return Type("Vector", node.nullable, dim=1)
+    if node.name not in BASES:
+        near = nearest_name(node.name, BASES)
+        refuse(
+            f"unknown type `{node.name}`",
+            node.place,
+            f"did you mean `{near}`?" if near else f"the types are {', '.join(sorted(BASES))}, enum(…) and [T]",
+        )
+        return Type("String", node.nullable)
+    return Type(node.name, node.nullable)
