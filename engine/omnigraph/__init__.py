@@ -1,0 +1,90 @@
+"""OmniGraph: typed property graphs as data you can branch, review and declare.
+
+Everything public is here. Names are looked up at first use, so that `import omnigraph` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from omnigraph.errors import (
+        BadRequest,
+        Conflict,
+        Diagnostic,
+        ExpectedVersionMismatch,
+        Forbidden,
+        Internal,
+        LanguageError,
+        MergeConflicts,
+        NotFound,
+        OmniGraphError,
+        RecoveryPending,
+        RowLevelCasContention,
+        Span,
+        Unavailable,
+    )
+    from omnigraph.graph import Graph, QueryResult, Recovery
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.write.mapping import Mapping
+
+    __version__: str
+
+__all__ = [
+    "BadRequest",
+    "Catalog",
+    "Conflict",
+    "Diagnostic",
+    "ExpectedVersionMismatch",
+    "Forbidden",
+    "Graph",
+    "Internal",
+    "LanguageError",
+    "Mapping",
+    "MergeConflicts",
+    "NotFound",
+    "OmniGraphError",
+    "QueryResult",
+    "RecoveryPending",
+    "RowLevelCasContention",
+    "Span",
+    "Unavailable",
+    "__version__",
+    "init",
+    "open",
+]
+
+_HOMES = {"Catalog": "omnigraph.schema.catalog", "Mapping": "omnigraph.write.mapping"} | dict.fromkeys(
+    ("Graph", "QueryResult"), "omnigraph.graph"
+)
+
+
+def init(uri: str | Path, *, schema: str | Path, actor: str | None = None) -> Graph:
+    """Create an empty graph; see `Graph.init`."""
+    from omnigraph.graph import Graph
+
+    return Graph.init(uri, schema=schema, actor=actor)
+
+
+def open(uri: str | Path, *, read_only: bool = False, actor: str | None = None, recovery: Recovery = "auto") -> Graph:
+    """Open a graph; see `Graph.open`."""
+    from omnigraph.graph import Graph
+
+    return Graph.open(uri, read_only=read_only, actor=actor, recovery=recovery)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("omnigraph")
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES.get(name, "omnigraph.errors")), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

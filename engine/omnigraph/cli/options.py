@@ -91,14 +91,14 @@ def parse_at(text: str | None) -> int | str | datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def query_source(file: str | None, inline: str | None) -> tuple[str, str]:
-    """The query's text and the name to show in messages, from exactly one of a file and `-e`."""
+def query_source(file: str | None, inline: str | None) -> str | Path:
+    """The query, from exactly one of a file and `-e`; a path where there is one, so that messages name it."""
     if (file is None) == (inline is None):
         raise UsageError("give the query as a FILE or with -e TEXT, exactly one of the two")
     if inline is not None:
-        return inline, "<-e>"
+        return inline
     assert file is not None
-    return read_text(file), "<stdin>" if file == "-" else file
+    return read_text("-") if file == "-" else Path(file)
 
 
 def read_text(path: str) -> str:

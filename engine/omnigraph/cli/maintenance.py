@@ -1,0 +1,93 @@
+"""`recover`, `verify`, `ensure-indices`: keeping a graph sound and fast."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from omnigraph.cli.options import Actor, Branch, Format, GraphUri, Quiet
+from omnigraph.cli.output import Output
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("recover")(recover)
+    app.command("verify")(verify)
+    app.command("ensure-indices")(ensure_indices)
+
+
+def recover(
+    graph: GraphUri,
+    forward: Annotated[
+        bool, typer.Option("--forward", help="Only finish writes, never roll one back: safe beside living writers.")
+    ] = False,
+    format: Format = "table",
+    quiet: Quiet = False,
+) -> None:
+    """Settle interrupted writes: finish those that got far enough, undo the others.
+
+    Without --forward you assert that no writer lives (in a folder, locks tell by themselves).
+
+    \b
+    Examples:
+      omnigraph recover graph.omni
+      omnigraph recover s3://bucket/graph --forward
+    """
+    import omnigraph
+    from omnigraph.cli.exits import RECOVERY_PENDING
+
+    out = Output(format, quiet)
+    report = omnigraph.open(graph, recovery="none").recover("forward" if forward else "full")
+    lines = [f"settled {len(report.outcomes)} interrupted write(s)" if report.outcomes else "nothing to settle"]
+    lines += [
+        f"  {one['sidecar']}: {one['outcome']} ({one['writer_kind']} on {one['branch']})" for one in report.outcomes
+    ]
+    lines += [f"  {one}: still pending" for one in report.pending]
+    out.report("\n".join(lines), {"outcomes": report.outcomes, "pending": report.pending})
+    if report.pending:
+        out.note("what is pending needs a roll-back or belongs to a living writer: stop it, then run recover again")
+        raise typer.Exit(RECOVERY_PENDING)
+
+
+def verify(graph: GraphUri, format: Format = "table", quiet: Quiet = False) -> None:
+    """Walk everything and report every inconsistency (exit 1). Writes nothing.
+
+    \b
+    Examples:
+      omnigraph verify graph.omni
+      omnigraph verify graph.omni --format json
+    """
+    import omnigraph
+    from omnigraph.cli.exits import FAILURE
+
+    out = Output(format, quiet)
+    report = omnigraph.open(graph, read_only=True).verify()
+    counted = ", ".join(f"{number:,} {what}" for what, number in report.counts.items())
+    lines = [f"{'sound' if report.ok else f'{len(report.findings)} finding(s)'}: checked {counted}"]
+    lines += [f"  {one['kind']} {one.get('table_key') or ''}: {one['message']}" for one in report.findings]
+    out.report("\n".join(lines), {"ok": report.ok, "findings": report.findings, "counts": report.counts})
+    if not report.ok:
+        raise typer.Exit(FAILURE)
+
+
+def ensure_indices(
+    graph: GraphUri, branch: Branch = "main", actor: Actor = None, format: Format = "table", quiet: Quiet = False
+) -> None:
+    """Build the indexes that are missing. They change speed, never results.
+
+    \b
+    Examples:
+      omnigraph ensure-indices graph.omni
+      omnigraph ensure-indices graph.omni --branch draft --format json
+    """
+    import omnigraph
+
+    out = Output(format, quiet)
+    done = omnigraph.open(graph, actor=actor).ensure_indices(branch=branch)
+    lines = [f"indexes of {branch}: {len(done)} table(s) looked at"]
+    lines += [
+        "  " + ", ".join(f"{key} {value}" for key, value in one.items() if value not in (None, [], ())) for one in done
+    ]
+    out.report("\n".join(lines), {"branch": branch, "tables": done})

@@ -1,0 +1,147 @@
+"""What commands write: answers to standard output in the chosen format, everything else to standard error.
+
+A command's answer is a *table* (rows of a query), *records* (rows the command makes itself, such as branches) or a
+*report* (what it did, said in a sentence to people and as one object to machines).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from omnigraph.cli.options import FormatName
+    from omnigraph.query.ir import ResultColumn
+
+__all__ = ["Output", "Progress", "color_allowed", "write_pieces"]
+
+
+class Progress(Protocol):
+    """Told how far a long step has come."""
+
+    def __call__(self, done: int, total: int | None, what: str) -> None: ...
+
+
+def color_allowed() -> bool:
+    """NO_COLOR, set to anything, means none (no-color.org)."""
+    return not os.environ.get("NO_COLOR")
+
+
+def write_pieces(pieces: Iterable[str | bytes]) -> None:
+    """Write to standard output, text or binary, piece by piece."""
+    for piece in pieces:
+        if isinstance(piece, bytes):
+            sys.stdout.flush()
+            sys.stdout.buffer.write(piece)
+        else:
+            sys.stdout.write(piece)
+    sys.stdout.flush()
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """One command's voice.
+
+    Args:
+        format: how the answer is written.
+        quiet: nothing on standard error but errors.
+    """
+
+    format: FormatName = "table"
+    quiet: bool = False
+
+    # ---- answers ---------------------------------------------------------------------------------------------------
+
+    def table(self, table: pa.Table, columns: Sequence[ResultColumn]) -> None:
+        """The rows of a query, rendered by the reading room."""
+        from omnigraph.read import render
+
+        write_pieces(render(table, columns, self.format))
+
+    def records(self, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Rows a command makes itself, in the same formats as a query's.
+
+        Args:
+            columns: base type (`String`, `I64`, `Bool`, `DateTime`) by column name, in order; every column is nullable.
+            rows: values by column name.
+        """
+        import pyarrow as pa
+
+        from omnigraph.query.ir import ResultColumn
+        from omnigraph.schema.catalog import Type
+
+        arrow = {"String": pa.string(), "I64": pa.int64(), "Bool": pa.bool_(), "DateTime": pa.timestamp("ms", "UTC")}
+        fields = [pa.field(name, arrow[base]) for name, base in columns.items()]
+        table = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))
+        for i, field in enumerate(fields):
+            if pa.types.is_timestamp(field.type):
+                table = table.set_column(i, field.name, table[field.name].cast(pa.date64(), safe=False))
+        self.table(table, [ResultColumn(name, Type(base, nullable=True)) for name, base in columns.items()])
+
+    def report(self, sentence: str, data: Mapping[str, Any]) -> None:
+        """What a command did: the sentence for people (`table`), the object for machines (every other format)."""
+        if self.format == "table":
+            print(sentence)
+        elif self.format == "kv":
+            for key, value in data.items():
+                print(f"{key}: {value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False)}")
+        else:
+            indent = 2 if self.format == "json" else None
+            print(json.dumps(_plain(data), ensure_ascii=False, indent=indent))
+
+    # ---- asides ----------------------------------------------------------------------------------------------------
+
+    def note(self, text: str) -> None:
+        """A remark for people: a warning, or what to do next."""
+        if not self.quiet:
+            print(text, file=sys.stderr)
+
+    def hint(self, text: str) -> None:
+        """What to do next; only where a person is looking."""
+        if not self.quiet and self.format == "table" and sys.stdout.isatty():
+            print(f"next: {text}", file=sys.stderr)
+
+    @contextmanager
+    def progress(self, label: str) -> Iterator[Progress | None]:
+        """A progress line on standard error, None where no person is looking."""
+        if self.quiet or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as Bar
+
+        bar = Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True, no_color=not color_allowed()),
+            transient=True,
+        )
+        with bar:
+            task = bar.add_task(label, total=None)
+
+            def advance(done: int, total: int | None, what: str) -> None:
+                bar.update(task, completed=done, total=total, description=f"{label} {what}")
+
+            yield advance
+
+
+def _plain(value: Any) -> Any:
+    """Plain JSON values out of mappings, sequences, times and whatever else has a text."""
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [_plain(v) for v in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

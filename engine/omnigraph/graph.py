@@ -1,0 +1,389 @@
+"""`Graph`: one opened repository. Each method is one verb and hands over to one room.
+
+What the command and the server do goes through here, with the same words as in a Python program::
+
+    with omnigraph.open("graph.omni") as g:
+        print(g.query("query q { match { $p: Person } return { $p.name } }"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+
+import pyarrow as pa
+
+from omnigraph import read, write
+from omnigraph.errors import BadRequest
+from omnigraph.query import bind_params, compile_query
+from omnigraph.query.ir import CompiledQuery, ResultColumn
+from omnigraph.schema import compile_schema
+from omnigraph.schema.catalog import Catalog
+from omnigraph.storage import BranchInfo, CommitInfo, Repository, Snapshot, SweepReport
+
+if TYPE_CHECKING:
+    from omnigraph.maintain import VerifyReport
+    from omnigraph.write import LoadResult, MutationResult
+    from omnigraph.write.mapping import Mapping as LoadMapping
+
+__all__ = ["At", "Branches", "Graph", "QueryResult", "Recovery", "Schema", "Source"]
+
+At: TypeAlias = int | str | datetime | Snapshot | None
+"""A moment of a branch: manifest version, commit id, time, snapshot, or None for now."""
+
+Recovery: TypeAlias = Literal["auto", "full", "forward", "none"]
+
+Source: TypeAlias = str | Path | Sequence[str | Path] | IO[str] | IO[bytes] | Mapping[str, pa.Table]
+"""What a load reads: path(s) or globs, an open file, NDJSON text, or tables by type name."""
+
+
+@dataclass(frozen=True, repr=False)
+class QueryResult:
+    """The rows of a read query.
+
+    Args:
+        table: the rows, columns in the order of `columns`.
+        columns: names and types as the query declares them.
+        name: the query's name.
+        snapshot: what was read.
+    """
+
+    table: pa.Table
+    columns: tuple[ResultColumn, ...]
+    name: str
+    snapshot: Snapshot
+
+    def __len__(self) -> int:
+        return self.table.num_rows
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.to_pylist())
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """The rows as Python values."""
+        rows: list[dict[str, Any]] = self.table.to_pylist()
+        return rows
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame; needs pandas."""
+        return self.table.to_pandas()
+
+    def to_polars(self) -> Any:
+        """The rows as a polars DataFrame; needs polars."""
+        import polars  # type: ignore[import-not-found]  # an extra of the user's own
+
+        return polars.from_arrow(self.table)
+
+    def render(self, format: str = "table") -> Iterator[str | bytes]:
+        """The rows written in one of the formats table, json, jsonl, csv, kv and arrow, piece by piece."""
+        return read.render(self.table, self.columns, format)
+
+    def __repr__(self) -> str:
+        return "".join(str(piece) for piece in self.render("table")).rstrip("\n")
+
+
+class Branches:
+    """The branches of a graph, as `graph.branches`."""
+
+    def __init__(self, repository: Repository, actor: str | None) -> None:
+        self._repository = repository
+        self._actor = actor
+
+    def list(self) -> list[BranchInfo]:
+        """Every branch with its head, `main` first."""
+        return self._repository.branches()
+
+    def create(self, name: str, *, from_: str = "main", at: At = None, actor: str | None = None) -> BranchInfo:
+        """A new branch that begins where `from_` stands, or stood `at` a moment.
+
+        Raises:
+            Conflict: the name is taken.
+            BadRequest: the name isn't allowed.
+            NotFound: there is no such base.
+        """
+        return self._repository.create_branch(name, from_=from_, at=at, actor=actor or self._actor)
+
+
+class Schema:
+    """The accepted schema of a branch, as `graph.schema`."""
+
+    def __init__(self, repository: Repository) -> None:
+        self._repository = repository
+
+    @property
+    def source(self) -> str:
+        """The `.pg` text."""
+        return self.catalog.source
+
+    @property
+    def catalog(self) -> Catalog:
+        """Every type, checked and resolved."""
+        return self._repository.snapshot().catalog
+
+
+class Graph:
+    """One opened graph. Safe to share between threads; each query reads one snapshot from first to last."""
+
+    def __init__(
+        self, repository: Repository, *, actor: str | None = None, recovered: SweepReport | None = None
+    ) -> None:
+        self._repository = repository
+        self.actor = actor
+        self.recovered = recovered
+        self.branches = Branches(repository, actor)
+        self.schema = Schema(repository)
+
+    # ---- opening ---------------------------------------------------------------------------------------------------
+
+    @classmethod
+    def init(cls, uri: str | Path, *, schema: str | Path, actor: str | None = None) -> Graph:
+        """Create an empty graph.
+
+        Args:
+            uri: a folder that isn't there or is empty, or an `s3://` URI.
+            schema: the `.pg` text, or the path of a file with it.
+            actor: who creates it and writes through this object.
+
+        Raises:
+            LanguageError: the schema was refused.
+            Conflict: there is a graph already.
+        """
+        text, file = _text_and_name(schema, "schema.pg")
+        return cls(Repository.create(str(uri), compile_schema(text, file=file), actor=actor), actor=actor)
+
+    @classmethod
+    def open(
+        cls, uri: str | Path, *, read_only: bool = False, actor: str | None = None, recovery: Recovery = "auto"
+    ) -> Graph:
+        """Open a graph, settling writes that were interrupted.
+
+        Args:
+            uri: a folder or an `s3://` URI.
+            read_only: never write, not even to settle anything.
+            actor: who writes through this object.
+            recovery: `auto` rolls interrupted writes forward or back in a folder, where a lock tells the dead from the
+                living, and only forward on an object store; `full` does both anywhere, and whoever says it asserts that
+                no writer lives; `forward` never rolls back; `none` leaves everything as it is.
+
+        Raises:
+            NotFound: there is no graph.
+            RecoveryPending: a file of an interrupted write can't be read.
+            BadRequest: `read_only` together with a sweep that writes.
+        """
+        if read_only:
+            if recovery in ("full", "forward"):
+                raise BadRequest(
+                    f"a graph opened read-only can't be recovered (recovery={recovery!r}): open it for writing"
+                )
+            return cls(Repository.open(str(uri), read_only=True), actor=actor)
+        repository = Repository.open(str(uri), read_only=False)
+        if recovery == "auto":
+            recovery = "full" if _is_folder(repository.uri) else "forward"
+        recovered = None if recovery == "none" else repository.sweep(mode=recovery)
+        return cls(repository, actor=actor, recovered=recovered)
+
+    @property
+    def uri(self) -> str:
+        return self._repository.uri
+
+    @property
+    def read_only(self) -> bool:
+        return self._repository.read_only
+
+    def close(self) -> None:
+        """Let go of the graph. Nothing is buffered, so nothing is lost without it."""
+
+    def __enter__(self) -> Graph:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.uri}{' (read-only)' if self.read_only else ''}>"
+
+    # ---- reading ---------------------------------------------------------------------------------------------------
+
+    def query(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: At = None,
+    ) -> QueryResult:
+        """Run a read query over one snapshot.
+
+        Args:
+            query: the `.gq` text, or the path of a file with it.
+            params: values by parameter name, as Python or JSON values.
+            name: which query of the text; needed where it has several.
+            branch: the branch to read.
+            at: the moment to read it at.
+
+        Raises:
+            LanguageError: the query was refused.
+            BadRequest: a parameter is missing, unknown or of another type, or the query is a mutation.
+            NotFound: no such branch, moment or query.
+        """
+        snapshot = self._repository.snapshot(branch, at)
+        compiled = self._read_query(query, name, snapshot)
+        table = read.execute(compiled, snapshot, bind_params(compiled, params or {}))
+        return QueryResult(table, compiled.columns, compiled.name, snapshot)
+
+    def explain(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        at: At = None,
+    ) -> str:
+        """The plan of a read query, as text; arguments as for `query`."""
+        snapshot = self._repository.snapshot(branch, at)
+        compiled = self._read_query(query, name, snapshot)
+        return read.explain(compiled, snapshot, bind_params(compiled, params or {}))
+
+    def snapshot(self, branch: str = "main", at: At = None) -> Snapshot:
+        """A pinned state of a branch; `.tables` says which version of which table it sees."""
+        return self._repository.snapshot(branch, at)
+
+    def head(self, branch: str = "main") -> CommitInfo:
+        """The newest commit of a branch."""
+        return self._repository.head(branch)
+
+    def commits(self, branch: str = "main", *, limit: int = 50, before: str | None = None) -> list[CommitInfo]:
+        """The history of a branch, newest first; `before` is a commit id to go on from."""
+        return self._repository.commits(branch, limit, before)
+
+    def export(self, *, branch: str = "main", at: At = None, types: Sequence[str] | None = None) -> Iterator[str]:
+        """The rows of a snapshot as NDJSON lines, nodes before edges; `types` names the types to write."""
+        return write.export(self._repository.snapshot(branch, at), types)
+
+    # ---- writing ---------------------------------------------------------------------------------------------------
+
+    def mutate(
+        self,
+        query: str | Path,
+        params: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        branch: str = "main",
+        expect_head: str | None = None,
+        actor: str | None = None,
+        operation_id: str | None = None,
+    ) -> MutationResult:
+        """Run a mutation as one commit.
+
+        Args:
+            query: the `.gq` text, or the path of a file with it.
+            params: values by parameter name.
+            name: which query of the text; needed where it has several.
+            branch: the branch to change.
+            expect_head: the head commit the caller saw; anything newer refuses the mutation.
+            actor: who asks; default is the graph's.
+            operation_id: a ULID; the same one again changes nothing.
+
+        Raises:
+            LanguageError: the query was refused.
+            BadRequest: parameters or values are wrong, or the query only reads.
+            Conflict: the branch moved in a way that matters, or isn't at `expect_head`.
+        """
+        compiled = self.compile(query, name=name, branch=branch)
+        if compiled.kind != "mutation":
+            raise BadRequest(f"query {compiled.name!r} only reads: run it as a query")
+        return write.mutate(
+            self._repository,
+            compiled,
+            bind_params(compiled, params or {}),
+            branch=branch,
+            actor=actor or self.actor,
+            operation_id=operation_id,
+            expect_head=expect_head,
+        )
+
+    def load(
+        self,
+        source: Source,
+        *,
+        mode: Literal["append", "merge", "overwrite"] = "append",
+        branch: str = "main",
+        from_: str | None = None,
+        mapping: LoadMapping | None = None,
+        actor: str | None = None,
+        operation_id: str | None = None,
+        progress: Any = None,
+    ) -> LoadResult:
+        """Load records as one commit; `from_` makes a missing branch first. Nothing is visible if one record is bad."""
+        return write.load(
+            self._repository,
+            source,
+            mode=mode,
+            branch=branch,
+            from_=from_,
+            mapping=mapping,
+            actor=actor or self.actor,
+            operation_id=operation_id,
+            progress=progress,
+        )
+
+    # ---- maintenance -----------------------------------------------------------------------------------------------
+
+    def ensure_indices(
+        self, *, branch: str = "main", actor: str | None = None, operation_id: str | None = None
+    ) -> list[dict[str, Any]]:
+        """Build the indexes that are missing; one entry a table. Indexes change speed, never results."""
+        from omnigraph.maintain import ensure_indices
+
+        return ensure_indices(self._repository, branch=branch, actor=actor or self.actor, operation_id=operation_id)
+
+    def verify(self) -> VerifyReport:
+        """Walk everything and report every inconsistency. Writes nothing."""
+        from omnigraph.maintain import verify
+
+        return verify(self._repository)
+
+    def recover(self, mode: Literal["full", "forward"] = "full") -> SweepReport:
+        """Settle interrupted writes; `full` asserts that no writer lives where no lock can tell."""
+        return self._repository.sweep(mode=mode)
+
+    def pending(self) -> list[Any]:
+        """What interrupted (or running) writes have left to settle; cheap."""
+        return self._repository.pending()
+
+    # ---- compiling -------------------------------------------------------------------------------------------------
+
+    def compile(self, query: str | Path, *, name: str | None = None, branch: str = "main") -> CompiledQuery:
+        """One query, typechecked against the branch's schema."""
+        text, file = _text_and_name(query, "<query>")
+        return compile_query(text, self._repository.snapshot(branch).catalog, name, file=file)
+
+    @staticmethod
+    def _read_query(query: str | Path, name: str | None, snapshot: Snapshot) -> CompiledQuery:
+        text, file = _text_and_name(query, "<query>")
+        compiled = compile_query(text, snapshot.catalog, name, file=file)
+        if compiled.kind != "read":
+            raise BadRequest(f"query {compiled.name!r} is a mutation: run it with mutate", code="is_mutation")
+        return compiled
+
+
+def _is_folder(uri: str) -> bool:
+    return "://" not in uri or uri.startswith("file://")
+
+
+def _text_and_name(source: str | Path, default: str) -> tuple[str, str]:
+    """The text of a source and the file name for messages about it."""
+    if not isinstance(source, Path):
+        return source, default
+    try:
+        return source.read_text(encoding="utf-8"), str(source)
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"{source}: not UTF-8 text (byte {error.start})") from None
