@@ -1,6 +1,6 @@
 """Builds the `omnigraph` command and ends it: the only place that turns an error into an exit code.
 
-The engine's own commands are known by name. Server and operator add theirs through the entry-point group
+Only the module of the command asked for is imported. Server and operator add theirs through the entry-point group
 `omnigraph.commands`; those are looked up only when the command asked for isn't one of the engine's own.
 """
 
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-import typer
-
-from omnigraph.cli import branches, graphs, maintenance, queries, schemas, task
 from omnigraph.cli.exits import FAILURE, exit_for
+
+if TYPE_CHECKING:
+    import typer
 
 __all__ = ["build", "main"]
 
@@ -30,9 +32,26 @@ Examples:
 Exit codes: 0 ok, 1 failure, 2 usage, 3 conflict, 4 precondition, 5 recovery pending.
 """
 
+# Which module registers which commands: the order of the help.
+_MODULES = {
+    "graphs": ("init", "load", "export", "snapshot", "version"),
+    "queries": ("query", "mutate", "explain", "lint"),
+    "branches": ("branch", "commit"),
+    "schemas": ("schema",),
+    "maintenance": ("recover", "verify", "ensure-indices"),
+    "task": ("task",),
+}
 
-def build(*, extensions: bool) -> typer.Typer:
-    """The whole command; with `extensions`, also what other packages add to it."""
+
+def build(command: str | None = None) -> typer.Typer:
+    """The `omnigraph` command.
+
+    Args:
+        command: the command that will run. If it is one of the engine's own, its module alone is imported; else, and
+            without a name, everything is there, extensions by other packages included.
+    """
+    import typer
+
     app = typer.Typer(
         name="omnigraph",
         help=_HELP,
@@ -41,10 +60,15 @@ def build(*, extensions: bool) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    for module in (graphs, queries, branches, schemas, maintenance):
-        module.register(app)
-    app.add_typer(task.app)
-    if extensions:
+
+    @app.callback()
+    def root() -> None: ...
+
+    root.__doc__ = _HELP
+    own = [module for module, commands in _MODULES.items() if command in commands]
+    for module in own or _MODULES:
+        import_module(f"omnigraph.cli.{module}").register(app)
+    if not own:
         _extend(app)
     return app
 
@@ -72,11 +96,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code (`exits`).
     """
     args = list(sys.argv[1:] if argv is None else argv)
-    command = typer.main.get_command(build(extensions=_asks_for_more(args)))
+    if args in (["version"], ["--version"]):
+        # Asked by every script and probe, and answered without building anything.
+        from importlib.metadata import version
+
+        print(f"omnigraph {version('omnigraph')}")
+        return 0
+    import typer
+
+    command = typer.main.get_command(build(args[0] if args else None))
     try:
         result = command.main(args=args, prog_name="omnigraph", standalone_mode=True)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else FAILURE if end.code else 0
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        return FAILURE
     except Exception as error:
         ending = exit_for(error)
         if ending is None:
@@ -84,13 +118,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {ending.message}", file=sys.stderr)
         return ending.status
     return result if isinstance(result, int) else 0
-
-
-def _asks_for_more(args: Sequence[str]) -> bool:
-    """Whether the command asked for isn't one of the engine's own, so that extensions have to be looked up."""
-    own = {"init", "load", "export", "snapshot", "version", "query", "mutate", "explain", "lint", "branch", "commit"}
-    own |= {"schema", "recover", "verify", "ensure-indices", "task"}
-    return not args or args[0] not in own
 
 
 if __name__ == "__main__":

@@ -1,11 +1,29 @@
-"""`omnigraph task PURPOSE`: what runs inside pods and the local platform's child processes."""
+"""`omnigraph task PURPOSE`: what runs inside pods and the local platform's child processes.
+
+Each purpose sweeps first if asked, does one thing, and leaves one JSON object (`report`), on failure too.
+"""
 
 from __future__ import annotations
 
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 import typer
+
+from omnigraph.cli import report
+from omnigraph.cli.exits import FAILURE, OK, RECOVERY_PENDING, UsageError, exit_for
+from omnigraph.errors import BadRequest, Conflict, NotFound
+
+if TYPE_CHECKING:
+    from omnigraph.graph import Graph
+
+__all__ = ["register"]
 
 SweepMode: TypeAlias = Literal["full", "forward", "none"]
 
@@ -17,14 +35,20 @@ Actor = Annotated[str | None, typer.Option("--actor", metavar="NAME", help="Who 
 Sweep = Annotated[SweepMode, typer.Option("--sweep", help="Settle interrupted writes first, in the same process.")]
 Result = Annotated[
     Path | None,
-    typer.Option(
-        "--result", metavar="FILE", help="Where the JSON result goes; default /dev/termination-log if writable."
-    ),
+    typer.Option("--result", metavar="FILE", help="Where the result goes; default /dev/termination-log if writable."),
 ]
 
 app = typer.Typer(
     name="task", help="Run one piece of work as a job does: sweep first, result as JSON.", no_args_is_help=True
 )
+
+
+def register(parent: typer.Typer) -> None:
+    parent.add_typer(app)
+
+
+class Terminated(Exception):
+    """SIGTERM arrived."""
 
 
 @app.command("init")
@@ -39,7 +63,37 @@ def init(
     sweep: Sweep = "none",
     result: Result = None,
 ) -> None:
-    """Create the graph, or take over the one that is there."""
+    """Create the graph, or take over the one that is there.
+
+    \b
+    Examples:
+      omnigraph task init --uri graph.omni --schema schema.pg --result result.json
+    """
+    import omnigraph
+    from omnigraph.schema import compile_schema
+
+    def work() -> dict[str, Any]:
+        # A schema that doesn't compile is refused even where a graph is there to be taken over.
+        wanted = compile_schema(schema.read_text(encoding="utf-8"), file=str(schema))
+        graph: Graph | None = None
+        if adopt == "IfExists":
+            try:
+                graph = omnigraph.open(uri, recovery="none")
+            except NotFound:
+                graph = None
+        adopted = graph is not None
+        if graph is None:
+            try:
+                graph = omnigraph.init(uri, schema=schema, actor=actor)
+            except Conflict:
+                # Another task was faster; the graph that is there is the one to take over.
+                if adopt == "Never":
+                    raise
+                graph, adopted = omnigraph.open(uri, recovery="none"), True
+        here = graph.schema.catalog
+        return {"adopted": adopted, "schemaInSync": here.hash == wanted.hash} | _state(graph, "main")
+
+    _run("init", uri, operation_id, sweep, result, lambda _: work(), must_exist=False)
 
 
 @app.command("sweep")
@@ -52,13 +106,23 @@ def sweep_(
     actor: Actor = None,
     result: Result = None,
 ) -> None:
-    """Settle interrupted writes."""
+    """Settle interrupted writes.
+
+    \b
+    Examples:
+      omnigraph task sweep --uri graph.omni --mode full
+      omnigraph task sweep --uri s3://bucket/graph --mode forward --result result.json
+    """
+    _run("sweep", uri, operation_id, mode, result, lambda graph: _state(graph, "main"))
 
 
 @app.command("load")
 def load(
     uri: Uri,
-    source: Annotated[list[str], typer.Option("--source", metavar="PATH", help="A file or glob; repeatable.")],
+    source: Annotated[
+        list[str],
+        typer.Option("--source", metavar="PATH", help="A file or glob, or the folder a mapping's paths start from."),
+    ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="The load's name, for messages.")] = "load",
     format: Annotated[
         Literal["ndjson", "parquet", "csv", "arrow"], typer.Option("--format", help="What the sources hold.")
@@ -78,7 +142,39 @@ def load(
     sweep: Sweep = "forward",
     result: Result = None,
 ) -> None:
-    """Load files as one commit."""
+    """Load files as one commit.
+
+    \b
+    Examples:
+      omnigraph task load --uri graph.omni --source people.ndjson --mode merge
+      omnigraph task load --uri graph.omni --source data --mapping mapping.yaml --format parquet --engine spark
+    """
+    from omnigraph.write.mapping import Mapping as LoadMapping
+
+    operation = operation_id or report.fresh_id()
+
+    def work(graph: Graph) -> dict[str, Any]:
+        parsed: LoadMapping | None = None
+        if mapping is not None:
+            if len(source) != 1:
+                raise UsageError("with --mapping give one --source: the folder its paths start from")
+            base = Path(source[0]) if "://" not in source[0] else None
+            parsed = LoadMapping.parse(mapping.read_text(encoding="utf-8"), file=str(mapping), base=base)
+        elif format != "ndjson":
+            raise BadRequest(f"load {name!r}: {format} needs --mapping, which says which type the rows are")
+        if engine == "spark":
+            done = _load_with_spark(graph, source, parsed, mode, branch, operation, actor)
+        else:
+            done = graph.load(source, mode=mode, branch=branch, mapping=parsed, actor=actor, operation_id=operation)
+        return {
+            "name": name,
+            "branch": branch,
+            "commit": done.commit.id if done.commit else None,
+            "tables": [{"tableKey": key, "rows": rows} for key, rows in done.tables],
+            "rows": sum(rows for _, rows in done.tables),
+        } | _state(graph, branch)
+
+    _run("load", uri, operation, sweep, result, work)
 
 
 @app.command("index")
@@ -92,4 +188,127 @@ def index(
     sweep: Sweep = "forward",
     result: Result = None,
 ) -> None:
-    """Build missing indexes."""
+    """Build missing indexes.
+
+    \b
+    Examples:
+      omnigraph task index --uri graph.omni --branch main
+    """
+    operation = operation_id or report.fresh_id()
+
+    def work(graph: Graph) -> dict[str, Any]:
+        done = graph.ensure_indices(branch=branch, actor=actor, operation_id=operation)
+        return {"branch": branch, "tables": done} | _state(graph, branch)
+
+    _run("index", uri, operation, sweep, result, work)
+
+
+def _load_with_spark(
+    graph: Graph,
+    sources: list[str],
+    mapping: Any,
+    mode: Literal["append", "merge", "overwrite"],
+    branch: str,
+    operation_id: str,
+    actor: str | None,
+) -> Any:
+    """The one call of the Spark load; it has the contract of `Graph.load`."""
+    from omnigraph.pipeline.load import LoadJob, run
+
+    return run(
+        LoadJob(
+            uri=graph.uri,
+            sources=tuple(sources),
+            mapping=mapping,
+            mode=mode,
+            branch=branch,
+            operation_id=operation_id,
+            actor=actor,
+        )
+    )
+
+
+def _run(
+    purpose: str,
+    uri: str,
+    operation_id: str | None,
+    sweep: SweepMode,
+    result: Path | None,
+    work: Callable[[Graph], Mapping[str, Any]],
+    *,
+    must_exist: bool = True,
+) -> None:
+    """Sweep, work, report; ends the process with the exit code of `exits`."""
+    import omnigraph
+
+    started = time.monotonic()
+    fields: dict[str, Any] = {"ok": True, "purpose": purpose, "operationId": operation_id or report.fresh_id()}
+    status = OK
+    bug: Exception | None = None
+    with _terminable():
+        try:
+            graph = None
+            if sweep != "none" or must_exist:
+                graph = omnigraph.open(uri, recovery="none")
+            if graph is not None and sweep != "none":
+                swept = graph.recover(sweep)
+                fields["sweep"] = report.sweep(sweep, swept.outcomes, swept.pending)
+                if purpose == "sweep" and swept.pending:
+                    status = RECOVERY_PENDING
+                    fields |= {
+                        "ok": False,
+                        "code": "recovery_pending",
+                        "message": f"{len(swept.pending)} interrupted write(s) could not be settled",
+                    }
+            fields |= work(graph)  # type: ignore[arg-type]  # None only where the work opens the graph itself
+        except Terminated:
+            status = FAILURE
+            fields |= {"ok": False, "code": "terminated", "message": "ended by SIGTERM; run the task again to go on"}
+        except Exception as error:
+            ending = exit_for(error)
+            if ending is None:
+                bug, status = error, FAILURE
+                fields |= {"ok": False, "code": "internal", "message": f"{type(error).__name__}: {error}"}
+            else:
+                status = ending.status
+                fields |= {"ok": False, "code": ending.code, "message": ending.message}
+    fields["seconds"] = round(time.monotonic() - started, 3)
+    line = report.encode(fields)
+    report.write(line, result)
+    sys.stdout.write(line.decode() + "\n")
+    sys.stdout.flush()
+    if bug is not None:
+        raise bug
+    if status != OK:
+        print(f"error: {fields['message']}", file=sys.stderr)
+    raise typer.Exit(status)
+
+
+def _state(graph: Graph, branch: str) -> dict[str, Any]:
+    """What a branch holds now, for the graph's status."""
+    seen = graph.snapshot(branch)
+    return {
+        "head": {
+            "commit": seen.head.id,
+            "manifestVersion": seen.manifest_version,
+            "time": seen.head.created_at.isoformat(),
+        },
+        "schemaHash": seen.schema_hash,
+        "graph": {"tables": len(seen.tables), "rows": sum(ref.row_count for ref in seen.tables.values())},
+    }
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """SIGTERM raises `Terminated` in the main thread, so that the result is written on the way out."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        # A second one must not interrupt the writing of the result.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
