@@ -11,6 +11,7 @@ What a platform promises, so that the decisions are right:
   may be left out.
 - `Observed.lease.transitions` grows with every successful `TakeWriter`, also over releases, and is never reset while
   the object exists.
+- A server that ends by itself is FAILED, whatever its exit code.
 - A terminal workload stays observable until a `Forget` names it, or until the object's own status holds its result.
 """
 
@@ -279,7 +280,11 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """End a workload gracefully (TERM, then KILL after the grace period). Returns at once; `gone` is observed later."""
+    """End a workload gracefully (TERM, then KILL after the grace period) and remove it.
+
+    Returns at once. It is observed with `gone=False` until no part of it lives, then not at all, so that it may be
+    started again under its name. What has ended by itself keeps its outcome; only its lingering parts are ended.
+    """
 
     name: str
     reason: str
