@@ -1,7 +1,7 @@
 """The query IR: what the typechecker hands to `read` and `write`. Pure data, fully resolved and typed.
 
-A read query is a flat tuple of operators that run from first to last over one *frame*: a set of rows with one column per
-bound variable (which node or edge row it is), to which each operator adds variables or from which it removes rows.
+A read query is a flat tuple of operators that run from first to last over one *frame*: a set of rows with one column
+per bound variable (which node or edge row it is), to which each operator adds variables or from which it removes rows.
 
     NodeScan      binds a variable to the rows of a node type (joins as a product with what is bound already)
     Expand        follows an edge from a bound variable; binds the far end, or keeps rows whose far end is bound already
@@ -61,9 +61,9 @@ class Prop:
 class Call:
     """A function or operator over expressions.
 
-    `fn`: comparisons `= != < <= > >=`; `and or not`; `is_null`; `in` (value, list); `contains starts_with` (text, text;
-    `contains` also list, value); `now`. Later functions join by name. Three-valued logic: null in, null out, but for
-    `is_null`, `and`, `or`.
+    `fn`: comparisons `= != < <= > >=`; `and or not` (`and`, `or` of two or more); `is_null`; `in` (value, list);
+    `contains starts_with` (text, text; `contains` also list, value); `now`; `list` (the parts of a composite key in
+    `InsertEdge`). Later functions join by name. Three-valued logic: null in, null out, but for `is_null`, `and`, `or`.
     """
 
     fn: str

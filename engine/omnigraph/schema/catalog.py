@@ -149,7 +149,8 @@ class Catalog:
 
     @cached_property
     def by_table_key(self) -> dict[str, NodeType | EdgeType]:
-        return {t.table_key: t for t in (*self.nodes.values(), *self.edges.values())}
+        types: list[NodeType | EdgeType] = [*self.nodes.values(), *self.edges.values()]
+        return {t.table_key: t for t in types}
 
     def edges_at(self, node: str) -> tuple[EdgeType, ...]:
         """Edge types with this node type as source or target."""

@@ -2,8 +2,8 @@
 
 A grammar is a `.lark` file (LALR, contextual lexer) whose rules are turned into AST nodes by one callback each while
 parsing, so that no parse tree is ever built. The built tables are cached under the user's cache folder: a file named
-after the digest of everything it depends on, its own digest in front. A missing, damaged or foreign file is rebuilt, and
-a folder that can't be written costs only the time to build.
+after the digest of everything it depends on, its own digest in front. A missing, damaged or foreign file is rebuilt,
+and a folder that can't be written costs only the time to build.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import lark
+from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from omnigraph.errors import Diagnostic, LanguageError
@@ -66,10 +67,10 @@ class Grammar:
         self._package, self._filename, self._callbacks = package, filename, callbacks
         self._code, self._words, self._names = code, words, names
         self._lock = threading.Lock()
-        self._lark: lark.Lark | None = None
+        self._lark: Lark | None = None
 
     @property
-    def lark(self) -> lark.Lark:
+    def parser(self) -> Lark:
         if self._lark is None:
             with self._lock:
                 if self._lark is None:
@@ -86,7 +87,7 @@ class Grammar:
         if refusal is not None:
             raise LanguageError([refusal], text=source.text, file=source.file)
         try:
-            return self.lark.parse(source.text)
+            return self.parser.parse(source.text)
         except (UnexpectedInput, RefusedWhileParsing) as error:
             whole = self._diagnose(error, source, 0, len(source.text))
         raise LanguageError(self._each_declaration(source) or [whole], text=source.text, file=source.file)
@@ -96,7 +97,7 @@ class Grammar:
         found: list[Diagnostic] = []
         for start, end in source.declarations(self._words):
             try:
-                self.lark.parse(source.text[start:end])
+                self.parser.parse(source.text[start:end])
             except (UnexpectedInput, RefusedWhileParsing) as error:
                 found.append(self._diagnose(error, source, start, end))
                 if len(found) == MAX_REPORTED:
@@ -105,16 +106,14 @@ class Grammar:
 
     # ---- building and caching ----
 
-    def _load(self) -> lark.Lark:
+    def _load(self) -> Lark:
         text = importlib.resources.files(self._package).joinpath(self._filename).read_text(encoding="utf-8")
         digest = hashlib.sha256("\n".join((lark.__version__, sys.version, text)).encode()).hexdigest()
         path = cache_folder() / "grammars" / f"{self._filename.removesuffix('.lark')}-{digest[:32]}"
         stored = _read_cache(path)
         if stored is not None:
-            return lark.Lark.__new__(lark.Lark)._load(stored, transformer=self._callbacks)
-        built = lark.Lark(
-            text, parser="lalr", lexer="contextual", transformer=self._callbacks, maybe_placeholders=False
-        )
+            return Lark.__new__(Lark)._load(stored, transformer=self._callbacks)
+        built = Lark(text, parser="lalr", lexer="contextual", transformer=self._callbacks, maybe_placeholders=False)
         buffer = io.BytesIO()
         built.save(buffer, exclude_options=("transformer",))
         _write_cache(path, buffer.getvalue())
@@ -175,7 +174,7 @@ class Grammar:
 
     def _literal(self, terminal: str) -> str | None:
         try:
-            pattern = self.lark.get_terminal(terminal).pattern
+            pattern = self.parser.get_terminal(terminal).pattern
         except KeyError:
             return None
         return pattern.value if pattern.type == "str" else None
@@ -200,7 +199,7 @@ def _shown(found: str) -> str:
 
 
 def cache_folder() -> Path:
-    """Where caches of this user live: `$OMNIGRAPH_CACHE_DIR`, else `$XDG_CACHE_HOME/omnigraph`, else `~/.cache/omnigraph`."""
+    """This user's caches: `$OMNIGRAPH_CACHE_DIR`, else `$XDG_CACHE_HOME/omnigraph`, else `~/.cache/omnigraph`."""
     own = os.environ.get("OMNIGRAPH_CACHE_DIR")
     if own:
         return Path(own)

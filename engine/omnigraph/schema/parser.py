@@ -22,11 +22,11 @@ def place_of(children: Children) -> tuple[int, int]:
 
 
 def _start(child: Any) -> int:
-    return int(child.start_pos) if isinstance(child, Token) else int(child.place[0])
+    return (child.start_pos or 0) if isinstance(child, Token) else int(child.place[0])
 
 
 def _end(child: Any) -> int:
-    return int(child.end_pos) if isinstance(child, Token) else int(child.place[1])
+    return (child.end_pos or 0) if isinstance(child, Token) else int(child.place[1])
 
 
 def _name(token: Token) -> ast.Name:

@@ -1,7 +1,7 @@
 """A source text of either language: positions, and the checks that come before any grammar.
 
-Nothing here knows a language. Lines end at `\\n` alone (a `\\r` before it is white space), so positions agree with editors
-whatever else a text contains.
+Nothing here knows a language. Lines end at `\\n` alone (a `\\r` before it is white space), so positions agree with
+editors whatever else a text contains.
 """
 
 from __future__ import annotations

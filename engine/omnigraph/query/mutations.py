@@ -1,0 +1,188 @@
+"""A mutation's body: insert, update and delete statements to IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from omnigraph.query import ast
+from omnigraph.query.expressions import check, fit_value
+from omnigraph.query.ir import Call, Delete, Expr, InsertEdge, InsertNode, Statement, UpdateNode
+from omnigraph.query.scope import Refused, Scope, did_you_mean
+from omnigraph.schema.ast import Name
+from omnigraph.schema.catalog import EdgeType, NodeType, Property, Type, table_key
+from omnigraph.schema.literals import Literal
+
+__all__ = ["check_mutation"]
+
+Values = tuple[tuple[str, Expr], ...]
+
+
+def check_mutation(
+    name: str, statements: tuple[ast.Statement, ...], scope: Scope
+) -> tuple[tuple[Statement, ...], frozenset[str], frozenset[str]]:
+    """Statements, table keys read and table keys written; refusals are noted in the scope."""
+    deletes = [s for s in statements if isinstance(s, ast.DeleteNode)]
+    if deletes and len(deletes) < len(statements):
+        other = isinstance(statements[0], ast.DeleteNode)
+        odd = next(s for s in statements if isinstance(s, ast.DeleteNode) is not other)
+        message = f"query `{name}` both deletes and inserts or updates"
+        scope.refuse(Refused("Q000", message, odd.place, "split it in two: one that deletes, one that writes"))
+    out: list[Statement] = []
+    for statement in statements:
+        with scope.collecting():
+            out.append(_statement(statement, scope))
+    reads: set[str] = set()
+    writes: set[str] = set()
+    for done in out:
+        _touched(done, scope, reads, writes)
+    return tuple(out), frozenset(reads), frozenset(writes)
+
+
+def _touched(statement: Statement, scope: Scope, reads: set[str], writes: set[str]) -> None:
+    catalog = scope.catalog
+    if isinstance(statement, InsertEdge):
+        edge = catalog.edges[statement.edge]
+        reads |= {table_key("node", edge.source), table_key("node", edge.target)}
+        writes.add(edge.table_key)
+    elif isinstance(statement, Delete):
+        writes.add(table_key(statement.kind, statement.type))
+        reads.add(table_key(statement.kind, statement.type))
+        if statement.kind == "node":  # its edges go with it
+            writes |= {e.table_key for e in catalog.edges_at(statement.type)}
+    else:
+        writes.add(table_key("node", statement.node))
+        if isinstance(statement, UpdateNode):
+            reads.add(table_key("node", statement.node))
+
+
+def _statement(statement: ast.Statement, scope: Scope) -> Statement:
+    if isinstance(statement, ast.Insert):
+        return _insert(statement, scope)
+    if isinstance(statement, ast.Update):
+        return _update(statement, scope)
+    type_ = _type(statement.type, scope)
+    kind: str = "node" if isinstance(type_, NodeType) else "edge"
+    return Delete("node" if kind == "node" else "edge", type_.name, _where(statement.where, type_, scope))
+
+
+def _type(name: Name, scope: Scope) -> NodeType | EdgeType:
+    catalog = scope.catalog
+    found = catalog.nodes.get(name.text) or catalog.edges.get(name.text) or catalog.edge(name.text)
+    if found is None:
+        hint = did_you_mean(name.text, iter([*catalog.nodes, *catalog.edges]))
+        raise Refused("T10", f"unknown type `{name.text}`", name.place, hint)
+    return found
+
+
+# ---- insert ----
+
+
+def _insert(statement: ast.Insert, scope: Scope) -> Statement:
+    type_ = _type(statement.type, scope)
+    given = _once(statement.values)
+    if isinstance(type_, NodeType):
+        values = _values(given, type_, scope)
+        _complete(type_, given, type_.properties, statement)
+        return InsertNode(type_.name, values)
+    ends: dict[str, Expr] = {}
+    for word, node in (("from", type_.source), ("to", type_.target)):
+        assignment = given.pop(word, None)
+        if assignment is None:
+            message = f"{type_.name} needs `{word}:`, the key of a {node}"
+            raise Refused("T12", message, statement.type.place)
+        ends[word] = _endpoint(assignment, scope.catalog.nodes[node], scope)
+    values = _values(given, type_, scope)
+    _complete(type_, given, type_.properties, statement)
+    return InsertEdge(type_.name, ends["from"], ends["to"], values)
+
+
+def _once(assignments: tuple[ast.Assignment, ...]) -> dict[str, ast.Assignment]:
+    given: dict[str, ast.Assignment] = {}
+    for assignment in assignments:
+        if assignment.name.text in given:
+            raise Refused("T13", f"`{assignment.name.text}` is assigned twice", assignment.name.place)
+        given[assignment.name.text] = assignment
+    return given
+
+
+def _values(given: Mapping[str, ast.Assignment], type_: NodeType | EdgeType, scope: Scope) -> Values:
+    out: list[tuple[str, Expr]] = []
+    for name, assignment in given.items():
+        if name not in type_.properties:
+            hint = did_you_mean(name, type_.properties)
+            raise Refused("T11", f"{type_.name} has no property `{name}`", assignment.name.place, hint)
+        out.append((name, fit_value(assignment.value, type_.properties[name].type, scope, "T7")))
+    return tuple(out)
+
+
+def _complete(
+    type_: NodeType | EdgeType, given: Mapping[str, object], properties: Mapping[str, Property], node: ast.Insert
+) -> None:
+    missing = [p.name for p in properties.values() if not p.type.nullable and not p.has_default and p.name not in given]
+    if missing:
+        names = ", ".join(f"`{name}`" for name in missing)
+        raise Refused("T12", f"{type_.name} needs {names}", node.type.place)
+
+
+def _endpoint(assignment: ast.Assignment, node: NodeType, scope: Scope) -> Expr:
+    """The key of an edge's end: a value of the key property, the list of a composite key's parts, or a keyless id."""
+    value = assignment.value
+    if len(node.key) <= 1:
+        type_ = node.properties[node.key[0]].type if node.key else Type("String")
+        return fit_value(value, type_, scope, "T7")
+    parts = value.value if isinstance(value, Literal) and value.kind == "list" else None
+    if isinstance(value, ast.ListExpr):
+        parts = value.items
+    if parts is None or len(parts) != len(node.key):
+        message = f"the key of {node.name} is the list [{', '.join(node.key)}]"
+        raise Refused("T7", message, value.place)
+    fitted = tuple(fit_value(p, node.properties[k].type, scope, "T7") for p, k in zip(parts, node.key, strict=True))
+    return Call("list", fitted, Type("String", list=True))
+
+
+# ---- update and where ----
+
+
+def _update(statement: ast.Update, scope: Scope) -> UpdateNode:
+    type_ = _type(statement.type, scope)
+    if isinstance(type_, EdgeType):
+        hint = "delete it and insert it anew"
+        raise Refused("T16", f"{type_.name} is an edge, and edges can't be updated", statement.type.place, hint)
+    if not statement.values:
+        raise Refused("T10", "nothing is set", statement.type.place)
+    given = _once(statement.values)
+    for name in type_.key:
+        if name in given:
+            raise Refused("T11", f"`{name}` is in the key of {type_.name} and can't change", given[name].name.place)
+    values = _values(given, type_, scope)
+    return UpdateNode(type_.name, values, _where(statement.where, type_, scope))
+
+
+def _where(node: ast.Expr, type_: NodeType | EdgeType, scope: Scope) -> Expr:
+    text = Type("String")
+    bare = {name: (name, p.type) for name, p in type_.properties.items()} | {"id": ("id", text)}
+    if isinstance(type_, EdgeType):
+        bare |= {"src": ("src", text), "dst": ("dst", text), "from": ("src", text), "to": ("dst", text)}
+    for reference in _references(node):
+        if reference.name not in scope.params:
+            hint = did_you_mean(reference.name, scope.params, "$")
+            raise Refused("T14", f"`${reference.name}` is not a parameter of this query", reference.place, hint)
+    expr = check(node, replace(scope, bare=bare, aggregates=False))
+    if expr.type.base != "Bool" or expr.type.list:
+        raise Refused("T7", f"`where` must be true or false, and this is {expr.type}", node.place)
+    return expr
+
+
+def _references(node: ast.Expr) -> list[ast.VarRef]:
+    if isinstance(node, ast.VarRef):
+        return [node]
+    if isinstance(node, ast.PropRef):
+        return [ast.VarRef(node.var, node.place)]
+    if isinstance(node, ast.Comparison):
+        return _references(node.left) + _references(node.right)
+    if isinstance(node, ast.Chain):
+        return [r for operand in node.operands for r in _references(operand)]
+    if isinstance(node, (ast.Not, ast.IsNull, ast.Negative)):
+        return _references(node.operand)
+    return []

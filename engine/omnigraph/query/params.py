@@ -1,0 +1,46 @@
+"""Parameters of one call, checked against the query's declarations; values as `omnigraph.schema.literals` has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from omnigraph.errors import BadRequest
+from omnigraph.query.ir import CompiledQuery
+from omnigraph.query.scope import did_you_mean
+from omnigraph.schema.literals import Mismatch, fit
+
+__all__ = ["bind_params"]
+
+
+def bind_params(compiled: CompiledQuery, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Every declared parameter's value; one that may be left out and was is None.
+
+    Takes Python values and their JSON forms: dates as ISO 8601 texts, 64-bit integers also as decimal texts. Names may
+    carry the `$` they are declared with.
+
+    Raises:
+        BadRequest: a missing or unknown name, or a value that isn't of the declared type; `details` names it.
+    """
+    given = {name.removeprefix("$"): value for name, value in params.items()}
+    declared = {p.name: p.type for p in compiled.params}
+    for name in given:
+        if name not in declared:
+            hint = did_you_mean(name, declared)
+            known = f"it takes {', '.join(declared)}" if declared else "it takes none"
+            message = f"query `{compiled.name}` has no parameter `{name}`; {hint or known}"
+            raise BadRequest(message, details={"parameter": name})
+    bound: dict[str, Any] = {}
+    for name, type_ in declared.items():
+        if name not in given:
+            if not type_.nullable:
+                message = f"query `{compiled.name}` needs the parameter `{name}` ({type_})"
+                raise BadRequest(message, details={"parameter": name})
+            bound[name] = None
+            continue
+        try:
+            bound[name] = fit(given[name], type_, json_forms=True)
+        except Mismatch as error:
+            message = f"query `{compiled.name}`, parameter `{name}`: {error}"
+            raise BadRequest(message, details={"parameter": name}) from None
+    return bound

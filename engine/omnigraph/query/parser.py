@@ -1,0 +1,353 @@
+"""From `.gq` text to its syntax tree: one callback a grammar rule."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+from lark import Token
+
+from omnigraph.query import ast
+from omnigraph.schema.ast import Annotation, Name
+from omnigraph.schema.grammar import Grammar
+from omnigraph.schema.literals import Literal, read_int
+from omnigraph.schema.parser import LiteralCallbacks, place_of
+from omnigraph.schema.source import SourceText
+
+__all__ = ["GRAMMAR", "parse_queries"]
+
+Children = list[Any]
+_WORD = re.compile(r"[a-z_][A-Za-z0-9_]*")
+
+
+def _name(token: Token) -> Name:
+    """A name token; a variable's loses its `$` but keeps its place."""
+    return Name(token.lstrip("$"), (token.start_pos or 0, token.end_pos or 0))
+
+
+def _names_in(token: Token) -> tuple[Name, ...]:
+    """The names inside `(knows|likes)` or `<knows>`, each at its own place; `*` has none."""
+    base = token.start_pos or 0
+    return tuple(Name(m.group(), (base + m.start(), base + m.end())) for m in _WORD.finditer(token))
+
+
+def _chain(c: Children) -> ast.Chain:
+    return ast.Chain(tuple(str(t) for t in c[1::2]), tuple(c[::2]), place_of(c))
+
+
+class _Callbacks(LiteralCallbacks):
+    # ---- expressions ----
+
+    @staticmethod
+    def or_(c: Children) -> ast.Chain:
+        return ast.Chain(("or",) * (len(c) - 1), tuple(c), place_of(c))
+
+    @staticmethod
+    def and_(c: Children) -> ast.Chain:
+        return ast.Chain(("and",) * (len(c) - 1), tuple(c), place_of(c))
+
+    @staticmethod
+    def not_(c: Children) -> ast.Not:
+        return ast.Not(c[1], place_of(c))
+
+    @staticmethod
+    def comparison(c: Children) -> ast.Comparison:
+        left, token, right = c
+        operator = "not in" if token.type == "NOT_IN" else str(token)
+        return ast.Comparison(operator, left, right, (token.start_pos, token.end_pos), place_of(c))
+
+    @staticmethod
+    def is_null(c: Children) -> ast.IsNull:
+        return ast.IsNull(c[0], len(c) == 4, place_of(c))
+
+    @staticmethod
+    def sum(c: Children) -> ast.Chain:
+        return _chain(c)
+
+    @staticmethod
+    def product(c: Children) -> ast.Chain:
+        return _chain(c)
+
+    @staticmethod
+    def negative(c: Children) -> ast.Expr:
+        operand = c[1]
+        if isinstance(operand, Literal) and operand.kind in ("int", "float") and operand.value >= 0:
+            return Literal(operand.kind, -operand.value, place_of(c))
+        return ast.Negative(operand, place_of(c))
+
+    @staticmethod
+    def var(c: Children) -> ast.VarRef:
+        return ast.VarRef(str(c[0])[1:], place_of(c))
+
+    @staticmethod
+    def prop(c: Children) -> ast.PropRef:
+        token = c[0]
+        var, _, name = token[1:].partition(".")
+        name = name.strip()
+        return ast.PropRef(var.strip(), Name(name, (token.end_pos - len(name), token.end_pos)), place_of(c))
+
+    @staticmethod
+    def name(c: Children) -> ast.NameRef:
+        return ast.NameRef(str(c[0]), place_of(c))
+
+    @staticmethod
+    def array(c: Children) -> ast.Expr:
+        items = tuple(c[1:-1])
+        if all(isinstance(item, Literal) for item in items):
+            return Literal("list", items, place_of(c))
+        return ast.ListExpr(items, place_of(c))
+
+    @staticmethod
+    def distinct(c: Children) -> Children:
+        return c
+
+    @staticmethod
+    def call(c: Children) -> ast.Expr:
+        token, *rest = c
+        arguments: list[Any] = []
+        keywords: list[ast.Keyword] = []
+        distinct = False
+        for child in rest[:-1]:
+            if isinstance(child, ast.Keyword):
+                keywords.append(child)
+            elif isinstance(child, list):
+                distinct = True
+                arguments.append(child[1])
+            else:
+                arguments.append(child)
+        if token in ("date", "datetime") and len(rest) == 2 and _is_string(rest[0]):
+            return Literal(str(token), rest[0].value, place_of(c))
+        return ast.CallExpr(
+            str(token), tuple(arguments), tuple(keywords), distinct, (token.start_pos, token.end_pos), place_of(c)
+        )
+
+    @staticmethod
+    def keyword(c: Children) -> ast.Keyword:
+        return ast.Keyword(_name(c[0]), c[1], place_of(c))
+
+    @staticmethod
+    def block(c: Children) -> ast.Block:
+        return ast.Block(str(c[0]), tuple(c[1:]), place_of(c))
+
+    @staticmethod
+    def when(c: Children) -> tuple[Any, Any]:
+        return c[0], c[1]
+
+    @staticmethod
+    def else_(c: Children) -> list[Any]:
+        return c
+
+    @staticmethod
+    def case(c: Children) -> ast.Case:
+        token, *rest = c
+        otherwise = rest.pop()[0] if isinstance(rest[-1], list) else None
+        return ast.Case(tuple(rest), otherwise, place_of([token]))
+
+    # ---- clauses ----
+
+    @staticmethod
+    def assignment(c: Children) -> ast.Assignment:
+        return ast.Assignment(_name(c[0]), c[1], place_of(c))
+
+    @staticmethod
+    def binding(c: Children) -> ast.Binding:
+        return ast.Binding(_name(c[0]), _name(c[1]), tuple(c[2:]), place_of(c))
+
+    @staticmethod
+    def hops(c: Children) -> tuple[str, int, int | None, tuple[int, int]]:
+        low, *high = (read_int(t, t.start_pos) for t in c)
+        return "hops", low, high[0] if high else None, place_of(c)
+
+    @staticmethod
+    def hop_filter(c: Children) -> tuple[str, Any]:
+        return "filter", c[0]
+
+    @staticmethod
+    def edge(c: Children) -> ast.EdgeStep:
+        var = _name(c[0]) if c[0].type == "VAR_EDGE" else None
+        token = c[1] if var else c[0]
+        return _step(var, token, c[2:] if var else c[1:])
+
+    @staticmethod
+    def undirected(c: Children) -> ast.EdgeStep:
+        var = _name(c[0]) if c[0].type == "VAR_EDGE" else None
+        return _step(var, c[1] if var else c[0], c[2:] if var else c[1:])
+
+    @staticmethod
+    def traversal(c: Children) -> ast.Traversal:
+        return ast.Traversal(_name(c[0]), c[1], _name(c[2]), place_of(c))
+
+    @staticmethod
+    def shortest(c: Children) -> ast.Shortest:
+        return ast.Shortest(_name(c[0]), _name(c[1]), c[2], _name(c[3]), place_of(c))
+
+    @staticmethod
+    def negation(c: Children) -> ast.Negation:
+        return ast.Negation(tuple(c[1:]), place_of(c))
+
+    @staticmethod
+    def optional(c: Children) -> ast.Optional:
+        return ast.Optional(tuple(c[1:]), place_of(c))
+
+    @staticmethod
+    def filter(c: Children) -> ast.FilterClause:
+        return ast.FilterClause(c[0], c[0].place)
+
+    # ---- queries ----
+
+    @staticmethod
+    def annotation(c: Children) -> Annotation:
+        token, *arguments = c
+        return Annotation(
+            str(token)[1:],
+            tuple(a for a in arguments if not isinstance(a, ast.Keyword)),
+            tuple((a.name.text, cast("Literal", a.value)) for a in arguments if isinstance(a, ast.Keyword)),
+            (token.start_pos, token.end_pos),
+        )
+
+    @staticmethod
+    def param(c: Children) -> ast.Parameter:
+        return ast.Parameter(_name(c[0]), c[1], place_of(c))
+
+    @staticmethod
+    def match(c: Children) -> Children:
+        return c[1:]
+
+    @staticmethod
+    def item(c: Children) -> ast.Item:
+        return ast.Item(c[0], _name(c[1]) if len(c) > 1 else None, c[0].place)
+
+    @staticmethod
+    def return_(c: Children) -> tuple[Any, ...]:
+        distinct = c[1] if isinstance(c[1], Token) else None
+        return distinct and (distinct.start_pos, distinct.end_pos), tuple(c[2 if distinct else 1 :])
+
+    @staticmethod
+    def order_key(c: Children) -> ast.OrderItem:
+        return ast.OrderItem(c[0], c[1].type == "DESC" if len(c) > 1 else None, c[0].place)
+
+    @staticmethod
+    def order(c: Children) -> Children:
+        return c[1:]
+
+    @staticmethod
+    def limit(c: Children) -> ast.Count:
+        return ast.Count(str(c[0]), c[1], c[1].place)
+
+    skip = limit
+
+    @staticmethod
+    def insert(c: Children) -> ast.Insert:
+        return ast.Insert(_name(c[1]), tuple(c[2:]), place_of(c[:2]))
+
+    @staticmethod
+    def update(c: Children) -> ast.Update:
+        return ast.Update(_name(c[1]), tuple(c[2:-1]), c[-1], place_of(c[:2]))
+
+    @staticmethod
+    def delete(c: Children) -> ast.DeleteNode:
+        return ast.DeleteNode(_name(c[1]), c[2], place_of(c[:2]))
+
+    @staticmethod
+    def statement(c: Children) -> ast.Statement:
+        statement: ast.Statement = c[0]
+        return statement
+
+    @staticmethod
+    def query(c: Children) -> ast.QueryNode:
+        name, *rest = c
+        parameters = tuple(x for x in rest if isinstance(x, ast.Parameter))
+        annotations = tuple(x for x in rest if isinstance(x, Annotation))
+        parts = rest[len(parameters) + len(annotations) :]
+        body: Any = tuple(parts)
+        if isinstance(parts[0], list):
+            clauses, (distinct, items), *tail = parts
+            order = tail.pop(0) if tail and isinstance(tail[0], list) else []
+            body = ast.ReadBody(tuple(clauses), items, distinct, tuple(order), tuple(tail))
+        return ast.QueryNode(_name(name), parameters, annotations, body, place_of(c[:1]))
+
+    @staticmethod
+    def start(c: Children) -> ast.QueryText:
+        return ast.QueryText(tuple(c))
+
+
+# Rules whose names are words of Python.
+for _rule in ("or", "and", "not", "else", "return"):
+    setattr(_Callbacks, _rule, staticmethod(getattr(_Callbacks, f"{_rule}_")))
+
+
+def _is_string(node: Any) -> bool:
+    return isinstance(node, Literal) and node.kind == "string"
+
+
+def _step(var: Name | None, token: Token, rest: Children) -> ast.EdgeStep:
+    hops = next((ast.Hops(*x[1:]) for x in rest if x[0] == "hops"), None)
+    edge_filter = next((x[1] for x in rest if x[0] == "filter"), None)
+    place = (token.start_pos or 0, token.end_pos or 0)
+    return ast.EdgeStep(_names_in(token), token.type == "UNDIRECTED", var, hops, edge_filter, place)
+
+
+GRAMMAR = Grammar(
+    package="omnigraph.query",
+    filename="query.lark",
+    callbacks=_Callbacks(),
+    code="Q000",
+    words=("query",),
+    names={
+        "_QUERY": "`query`",
+        "MATCH": "`match`",
+        "RETURN": "`return`",
+        "ORDER": "`order`",
+        "LIMIT": "`limit`",
+        "SKIP": "`skip`",
+        "DISTINCT": "`distinct`",
+        "ASC": "`asc`",
+        "DESC": "`desc`",
+        "OPTIONAL": "`optional`",
+        "EXISTS": "`exists`",
+        "COUNT_BLOCK": "`count { … }`",
+        "CASE": "`case`",
+        "NOT_IN": "`not in`",
+        "NOT": "`not`",
+        "IN": "`in`",
+        "IS": "`is`",
+        "CONTAINS": "`contains`",
+        "STARTS_WITH": "`starts_with`",
+        "NULL": "`null`",
+        "TRUE": "`true`",
+        "FALSE": "`false`",
+        "INSERT": "`insert`",
+        "UPDATE": "`update`",
+        "DELETE": "`delete`",
+        "_SHORTEST": "`= shortest`",
+        "ENUM": "`enum(…)`",
+        "VAR_NODE": "a binding `$x: Type`",
+        "VAR_EDGE": "an edge binding `$w:edge`",
+        "PROP": "a property `$x.name`",
+        "VAR": "a variable `$x`",
+        "UNDIRECTED": "an undirected edge `<edge>`",
+        "ALTERNATION": "edges `(a|b)`",
+        "EDGE_STAR": "`*`",
+        "FUNC": "a function",
+        "KEYWORD": "a named argument",
+        "FIELD": "a property name and `:`",
+        "COMPARE": "a comparison",
+        "PLUS": "`+`",
+        "MINUS": "`-`",
+        "TIMES": "`*`",
+        "DIVIDE": "`/`",
+        "ANNOTATION": "an annotation",
+        "TYPE": "a type name (upper-case first)",
+        "NAME": "a name (lower-case first)",
+        "ENUM_VALUE": "an enum value",
+        "FLOAT": "a number",
+        "INT": "a number",
+        "STRING": "a string",
+    },
+)
+
+
+def parse_queries(source: SourceText) -> ast.QueryText:
+    """Raises: LanguageError (Q000) with every syntax error that can be told apart."""
+    tree: ast.QueryText = GRAMMAR.parse(source)
+    return tree
