@@ -1,0 +1,142 @@
+"""Groups and their values. A group is a number, a row's group is an entry of one integer array.
+
+`count` of rows or of non-null values; sums of integers are I64 and an overflow is an error; `avg` is F64; the value of
+a group without a non-null value is null. No rows and no grouping give one group, with keys none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest, Internal
+from omnigraph.query.ir import Agg
+from omnigraph.read.tables import sort_codes
+
+__all__ = ["aggregate", "codes_of", "group"]
+
+Longs = npt.NDArray[np.int64]
+
+
+def codes_of(column: pa.Array) -> tuple[Longs, int]:
+    """(a number per row, equal for equal values, how many numbers there may be); null is a value of its own."""
+    if pa.types.is_list(column.type):
+        # Arrow has no hash of a list: each list becomes the text of its values.
+        column = pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+    if pa.types.is_floating(column.type):
+        # −0.0 is 0.0 and every NaN is one value.
+        keys = pa.array(sort_codes(column), mask=np.asarray(column.is_null().to_numpy(zero_copy_only=False)))
+        column = keys
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+
+
+def group(keys: Sequence[tuple[Longs, int]], rows: int) -> tuple[Longs, Longs]:
+    """(group of each row, a row of each group), groups by first appearance of… their combined code.
+
+    Args:
+        keys: codes of each grouping column and their number; none makes a single group.
+        rows: number of rows.
+    """
+    if not keys:
+        return np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    combined, size = keys[0]
+    combined = combined.astype(np.int64)
+    for codes, count in keys[1:]:
+        if size * count >= 2**62:
+            _, combined = np.unique(combined, return_inverse=True)
+            size = int(combined.max()) + 1 if len(combined) else 1
+        combined = combined * count + codes
+        size *= count
+    if size <= max(4 * rows, 1024):
+        seen = np.bincount(combined, minlength=size) > 0
+        number = np.cumsum(seen) - 1
+        combined = number[combined]
+        groups = int(seen.sum())
+    else:
+        values, combined = np.unique(combined, return_inverse=True)
+        groups = len(values)
+    row_of = np.empty(groups, dtype=np.int64)
+    row_of[combined[::-1]] = np.arange(rows - 1, -1, -1)
+    return combined, row_of
+
+
+def aggregate(
+    agg: Agg, values: pa.Array | None, groups: Longs, count: int, codes: Longs | None, out: pa.DataType
+) -> pa.Array:
+    """One aggregate over every group.
+
+    Args:
+        values: the argument in each row; None counts rows.
+        groups: the group of each row.
+        count: number of groups.
+        codes: a number per row that is equal for equal values; needed for `distinct`.
+        out: the result's Arrow type.
+
+    Raises:
+        BadRequest: an integer sum leaves the range of I64 (code `overflow`).
+    """
+    if values is not None and values.null_count:
+        valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
+        groups = groups[valid]
+        codes = codes[valid] if codes is not None else None
+        values = values.drop_null()
+    if agg.distinct and codes is not None:
+        span = int(codes.max()) + 1 if len(codes) else 1
+        _, first = np.unique(groups * span + codes, return_index=True)
+        groups = groups[first]
+        values = values.take(pa.array(first)) if values is not None else None
+    sizes = np.bincount(groups, minlength=count)
+    if agg.fn == "count":
+        return pa.array(sizes, pa.int64()).cast(out)
+    if values is None:
+        raise Internal(f"{agg.fn} needs a value")
+    empty = sizes == 0
+    if agg.fn in ("min", "max"):
+        return _extreme(agg.fn, values, groups, count, empty)
+    if pa.types.is_floating(values.type):
+        sums = np.bincount(groups, weights=values.cast(pa.float64()).to_numpy(), minlength=count)
+    elif agg.fn == "avg":
+        high, low = _exact_sums(values, groups, count)
+        sums = high.astype(np.float64) * 2.0**32 + low
+    else:
+        high, low = _exact_sums(values, groups, count)
+        if bool(((high >= 2**31) | (high < -(2**31))).any()):
+            raise BadRequest(
+                "a sum leaves the range of a 64-bit integer: use avg, or sum a smaller group", code="overflow"
+            )
+        return pa.array((high << 32) + low, pa.int64(), mask=empty)
+    if agg.fn == "avg":
+        sums = sums / np.maximum(sizes, 1)
+    return pa.array(sums, pa.float64(), mask=empty)
+
+
+def _exact_sums(values: pa.Array, groups: Longs, count: int) -> tuple[Longs, Longs]:
+    """Integer sums as (high, low), high · 2^32 + low with 0 ≤ low < 2^32; summed apart, neither half overflows."""
+    if pa.types.is_null(values.type):
+        values = values.cast(pa.int64())
+    numbers = values.to_numpy(zero_copy_only=False)
+    if numbers.dtype == np.uint64:
+        upper, lower = (numbers >> np.uint64(32)).astype(np.int64), (numbers & np.uint64(0xFFFFFFFF)).astype(np.int64)
+    else:
+        numbers = numbers.astype(np.int64)
+        upper, lower = numbers >> 32, numbers & 0xFFFFFFFF
+    high, low = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    np.add.at(high, groups, upper)
+    np.add.at(low, groups, lower)
+    return high + (low >> 32), low & 0xFFFFFFFF
+
+
+def _extreme(fn: str, values: pa.Array, groups: Longs, count: int, empty: npt.NDArray[np.bool_]) -> pa.Array:
+    """The row with the least or greatest value of each group, then its value."""
+    order = np.lexsort((sort_codes(values), groups))
+    sorted_groups = groups[order]
+    side = "left" if fn == "min" else "right"
+    spot = np.searchsorted(sorted_groups, np.arange(count), side=side) - (0 if fn == "min" else 1)
+    if not len(order):
+        return pa.nulls(count, values.type)
+    row = order[np.clip(spot, 0, len(order) - 1)]
+    return values.take(pa.array(row, pa.int64(), mask=empty))

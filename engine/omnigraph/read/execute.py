@@ -1,0 +1,83 @@
+"""Running a compiled read query over one pinned snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest
+from omnigraph.query.ir import CompiledQuery
+from omnigraph.read.adjacency import adjacency
+from omnigraph.read.frame import Context, Frame
+from omnigraph.read.plan import plan
+from omnigraph.read.settings import read_settings
+from omnigraph.read.tables import TABLES
+
+if TYPE_CHECKING:
+    from omnigraph.storage import Snapshot
+
+__all__ = ["execute", "explain"]
+
+
+def _context(
+    snapshot: Snapshot,
+    params: Mapping[str, Any],
+    deadline: float | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> Context:
+    instant = datetime.now(UTC)
+    return Context(
+        snapshot=snapshot,
+        catalog=snapshot.catalog,
+        params=params,
+        now=instant.replace(microsecond=instant.microsecond // 1000 * 1000),
+        tables=TABLES,
+        adjacency=adjacency(),
+        settings=read_settings(),
+        deadline=deadline,
+        cancelled=cancelled,
+    )
+
+
+def execute(
+    compiled: CompiledQuery,
+    snapshot: Snapshot,
+    params: Mapping[str, Any],
+    *,
+    deadline: float | None = None,
+    cancelled: Callable[[], bool] | None = None,
+) -> pa.Table:
+    """Run a read query.
+
+    Args:
+        compiled: from `compile_query`, against the snapshot's catalog.
+        snapshot: what is read; the same from first to last.
+        params: from `bind_params`; a missing one is null.
+        deadline: `time.monotonic()` after which the query is given up.
+        cancelled: asked between steps; True gives the query up.
+
+    Returns:
+        Columns as `compiled.columns`: scalars in their Arrow type, DateTime as timestamp[ms, UTC], a whole entity as a
+        struct with `id` (an edge also `src`, `dst`) and every property but vectors and blobs.
+
+    Raises:
+        BadRequest: a sum overflows, a limit is no number, the query is too large or out of time.
+    """
+    if compiled.kind != "read":
+        raise BadRequest(f"query {compiled.name!r} changes the graph: run it as a mutation")
+    ctx = _context(snapshot, params, deadline, cancelled)
+    made = plan(compiled, ctx.catalog, snapshot)
+    frame = Frame(1)
+    for step in made.steps:
+        ctx.check()
+        frame = step.run(ctx, frame)
+    return made.output.run(ctx, frame)
+
+
+def explain(compiled: CompiledQuery, snapshot: Snapshot, params: Mapping[str, Any]) -> str:
+    """The plan as text: one line a step, with pushed conditions, the way an edge is followed, and estimated rows."""
+    ctx = _context(snapshot, params)
+    return f"query {compiled.name}\n" + plan(compiled, ctx.catalog, snapshot).describe(ctx)

@@ -1,0 +1,96 @@
+"""The state between two steps: a set of rows, and for each bound variable which row of which table it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest
+from omnigraph.read.adjacency import AdjacencyCache
+from omnigraph.read.settings import ReadSettings
+from omnigraph.read.tables import Readable, Rows, TableCache
+from omnigraph.schema.catalog import Catalog
+
+__all__ = ["Binding", "Context", "Frame", "Indices"]
+
+Indices = npt.NDArray[np.integer[Any]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Binding:
+    """One variable: position `at[i]` of `rows` in frame row i."""
+
+    rows: Rows
+    at: Indices
+
+    def column(self, name: str) -> pa.Array:
+        """The property in each frame row, taken late."""
+        return self.rows.column(name).take(pa.array(self.at))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Frame:
+    """`length` rows over the bindings. No binding and one row is where every query begins."""
+
+    length: int
+    bound: Mapping[str, Binding] = field(default_factory=dict)
+
+    def take(self, rows: Indices) -> Frame:
+        """The given rows (indices or a mask), in that order."""
+        bound = {v: Binding(b.rows, b.at[rows]) for v, b in self.bound.items()}
+        length = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
+        return Frame(length, bound)
+
+    def bind(self, var: str, binding: Binding) -> Frame:
+        return Frame(self.length, {**self.bound, var: binding})
+
+    def keep(self, names: frozenset[str]) -> Frame:
+        """Without the variables nobody asks for any more."""
+        if all(v in names for v in self.bound):
+            return self
+        return Frame(self.length, {v: b for v, b in self.bound.items() if v in names})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Context:
+    """What one execution has at hand: one snapshot, one instant, one set of parameters.
+
+    Args:
+        deadline: `time.monotonic()` after which the query is given up, or None.
+        cancelled: asked between steps; True gives the query up.
+    """
+
+    snapshot: Readable
+    catalog: Catalog
+    params: Mapping[str, Any]
+    now: datetime
+    tables: TableCache
+    adjacency: AdjacencyCache
+    settings: ReadSettings
+    deadline: float | None = None
+    cancelled: Callable[[], bool] | None = None
+
+    def check(self) -> None:
+        """Raises BadRequest once the query's time is over or its caller is gone."""
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise BadRequest(
+                "the query took longer than its time allows: narrow it, or allow more", code="query_timeout"
+            )
+        if self.cancelled is not None and self.cancelled():
+            raise BadRequest("the query was cancelled", code="query_cancelled")
+
+    def check_rows(self, rows: int, what: str) -> None:
+        """Raises BadRequest where a step would make more rows than `max_rows`."""
+        if rows > self.settings.max_rows:
+            raise BadRequest(
+                f"{what} gives {rows} rows, more than the {self.settings.max_rows} a query may hold: "
+                "narrow the match, or raise OMNIGRAPH_READ_MAX_ROWS",
+                code="query_too_large",
+            )

@@ -1,0 +1,116 @@
+"""From an id to its row, without a Python object per row: sorted 64-bit hashes and a binary search.
+
+The hash eats a string eight bytes at a time (little endian, the last word padded with zeros) and mixes each word with
+the multiplication of FNV-1a and a shift; the length goes in first, so that padding can't make two strings equal.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+__all__ = ["IdMap", "hash_one", "hash_strings"]
+
+Ints = npt.NDArray[np.int64]
+
+_MASK = (1 << 64) - 1
+_PRIME = 0x9E3779B97F4A7C15
+_BASIS = 0xCBF29CE484222325
+
+
+def hash_one(text: str) -> int:
+    """The hash of one string; equal to `hash_strings` on it."""
+    data = text.encode()
+    h = ((_BASIS ^ len(data)) * _PRIME) & _MASK
+    for at in range(0, len(data), 8):
+        h = ((h ^ int.from_bytes(data[at : at + 8], "little")) * _PRIME) & _MASK
+        h ^= h >> 29
+    return h
+
+
+def hash_strings(column: pa.Array) -> npt.NDArray[np.uint64]:
+    """The hash of each string; the value under a null is unspecified.
+
+    Args:
+        column: string or large_string, any offset.
+    """
+    width = np.dtype(np.int64 if pa.types.is_large_string(column.type) else np.int32)
+    _, raw_offsets, raw_data = column.buffers()
+    offsets = np.frombuffer(raw_offsets, dtype=width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    starts, lengths = offsets[:-1], np.diff(offsets)
+    h = (np.uint64(_BASIS) ^ lengths.astype(np.uint64)) * np.uint64(_PRIME)
+    if raw_data is None or len(column) == 0 or not (longest := int(lengths.max())):
+        return h
+    # A word may be read at any byte, so eight bytes behind the last one must be there; they are masked out.
+    used = np.frombuffer(raw_data, dtype=np.uint8)[: int(offsets[-1])]
+    padded = np.concatenate([used, np.zeros(8, dtype=np.uint8)])
+    words = np.lib.stride_tricks.as_strided(padded[:8].view("<u8"), shape=(len(padded) - 7,), strides=(1,))
+    for at in range(0, longest, 8):
+        rows = (
+            np.flatnonzero(lengths > at) if at else slice(None) if int(lengths.min()) > 0 else np.flatnonzero(lengths)
+        )
+        left = lengths[rows] - at
+        word = words[starts[rows] + at]
+        keep = np.where(
+            left >= 8, np.uint64(_MASK), (np.uint64(1) << (np.minimum(left, 7) * 8).astype(np.uint64)) - np.uint64(1)
+        )
+        mixed = (h[rows] ^ (word & keep)) * np.uint64(_PRIME)
+        h[rows] = mixed ^ (mixed >> np.uint64(29))
+    return h
+
+
+class IdMap:
+    """Unique strings → their positions. Read-only once built.
+
+    Args:
+        ids: string or large_string, unique and without nulls.
+    """
+
+    def __init__(self, ids: pa.Array) -> None:
+        self._ids = ids
+        hashes = hash_strings(ids)
+        self._order = np.argsort(hashes).astype(np.int32 if len(ids) < 2**31 else np.int64)
+        self._sorted = hashes[self._order]
+        # Two ids of one hash are all but impossible (10^7 ids: 3 in a million); then a dictionary takes over.
+        self._exact: dict[str, int] | None = None
+        if len(ids) > 1 and bool((self._sorted[1:] == self._sorted[:-1]).any()):
+            self._exact = {text: at for at, text in enumerate(ids.to_pylist())}
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._order.nbytes + self._sorted.nbytes)
+
+    def position(self, text: str) -> int:
+        """The position of one id, −1 if it isn't there."""
+        if self._exact is not None:
+            return self._exact.get(text, -1)
+        h = np.uint64(hash_one(text))
+        at = int(self._sorted.searchsorted(h))
+        if at >= len(self._sorted) or self._sorted[at] != h:
+            return -1
+        found = int(self._order[at])
+        return found if self._ids[found].as_py() == text else -1
+
+    def positions(self, texts: pa.Array) -> Ints:
+        """The position of each id, −1 where it isn't there or is null."""
+        if not len(self._ids) or not len(texts):
+            return np.full(len(texts), -1, dtype=np.int64)
+        if self._exact is not None:
+            return np.array([self._exact.get(t, -1) for t in texts.to_pylist()], dtype=np.int64)
+        if texts.type != self._ids.type:
+            texts = texts.cast(self._ids.type)
+        if len(texts) * 4 > len(self._ids):  # many: Arrow's hash join, built anew each time, is quicker
+            return np.asarray(pc.fill_null(pc.index_in(texts, value_set=self._ids), -1).to_numpy(), dtype=np.int64)
+        h = hash_strings(texts)
+        at = np.minimum(np.searchsorted(self._sorted, h), len(self._sorted) - 1)
+        found = self._order[at].astype(np.int64)
+        same = (self._sorted[at] == h) & _equal(self._ids.take(pa.array(found)), texts)
+        found[~same] = -1
+        return found
+
+
+def _equal(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:
+    out: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
+    return out

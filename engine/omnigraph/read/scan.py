@@ -1,0 +1,167 @@
+"""Binding a variable to the rows of a table that satisfy its conditions.
+
+Warm, conditions run over cached columns, and an equality on the key goes through the id map. Cold, the first selective
+question to a big table reads just its rows through a Lance scan with the conditions as its filter (indexes answer);
+asked again, the needed columns are cached.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
+from omnigraph.read.env import rows_where
+from omnigraph.read.expr import Evaluate, conjuncts
+from omnigraph.read.frame import Binding, Context, Frame, Indices
+from omnigraph.read.tables import Rows, TableData
+
+__all__ = ["ScanStep", "pushed_filter"]
+
+_SQL = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
+_MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+
+def _literal(value: Any) -> str | None:
+    """A value in Lance's SQL, or None where it has no form that is surely right."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, str):
+        quoted = value.replace("'", "''")
+        return f"'{quoted}'"
+    if type(value) is date:
+        return f"date '{value.isoformat()}'"
+    return None
+
+
+def _pushed(condition: Expr, params: Any) -> str | None:
+    """One condition in SQL; None where it stays behind. Every pushed condition is tested again on what came back."""
+    if not isinstance(condition, Call) or len(condition.args) != 2:
+        return None
+    left, right = condition.args
+    fn = condition.fn
+    if fn in _SQL and isinstance(right, Prop) and not isinstance(left, Prop):
+        left, right, fn = right, left, _MIRRORED.get(fn, fn)
+    if not isinstance(left, Prop) or not isinstance(right, (Lit, Param)):
+        return None
+    if left.type.list or left.type.base in ("F32", "F64", "DateTime"):
+        return None
+    value = right.value if isinstance(right, Lit) else params.get(right.name)
+    if fn == "in" and isinstance(value, (list, tuple)):
+        texts = [_literal(v) for v in value if v is not None]
+        known = [t for t in texts if t is not None]
+        return f"`{left.name}` IN ({', '.join(known)})" if known and len(known) == len(texts) else None
+    if fn not in _SQL or right.type.base in ("F32", "F64"):
+        return None
+    text = _literal(value)
+    return None if text is None else f"`{left.name}` {_SQL[fn]} {text}"
+
+
+def pushed_filter(where: Expr | None, params: Any) -> str | None:
+    """The conditions a Lance scan can take, as its SQL; None if there is none."""
+    parts = [text for c in conjuncts(where) if (text := _pushed(c, params)) is not None]
+    return " AND ".join(parts) if parts else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScanStep:
+    """Bind `var` to the rows of a table; with something bound already, every combination.
+
+    Args:
+        where: all conditions as an expression; `test` is the same compiled.
+        key: an expression whose value is the id, where the conditions pin it; compiled, and as text.
+        columns: properties the query reads of the variable.
+        joined: the variable takes part in a traversal, which works on whole tables.
+    """
+
+    var: str
+    table_key: str
+    where: Expr | None
+    test: Evaluate | None
+    key: Evaluate | None
+    columns: tuple[str, ...]
+    joined: bool
+    text: str
+    estimate: float
+
+    def run(self, ctx: Context, frame: Frame) -> Frame:
+        binding = self._find(ctx)
+        found = len(binding.at)
+        if not frame.bound and frame.length == 1:
+            return Frame(found, {self.var: binding})
+        ctx.check_rows(frame.length * found, f"combining {self.text} with what is bound")
+        left = np.repeat(np.arange(frame.length), found)
+        return frame.take(left).bind(self.var, Binding(binding.rows, np.tile(binding.at, frame.length)))
+
+    def _find(self, ctx: Context) -> Binding:
+        table = ctx.tables.get(ctx.snapshot, self.table_key)
+        if self._alone(ctx, table, count=True):
+            pushed = self._pushed(ctx)
+            if pushed is not None:
+                rows = Rows.of(self.table_key, ctx.snapshot.scan(self.table_key, columns=self._needed(), filter=pushed))
+                return Binding(rows, self._matching(ctx, rows))
+        table.load(ctx.snapshot, self._needed())
+        if self.key is None:
+            return Binding(table, self._matching(ctx, table))
+        value = self.key(_Constants(ctx)).as_py()
+        at = table.id_map().position(str(value)) if value is not None else -1
+        if at < 0:
+            return Binding(table, np.zeros(0, dtype=np.int64))
+        one = np.array([at])
+        if self.test is not None and not rows_where(ctx, table, self.var, self.test, one)[0]:
+            one = one[:0]
+        return Binding(table, one)
+
+    def _needed(self) -> list[str]:
+        return sorted({*self.columns, "id"})
+
+    def _matching(self, ctx: Context, rows: Rows) -> Indices:
+        if self.test is None:
+            return np.arange(rows.rows)
+        return np.flatnonzero(rows_where(ctx, rows, self.var, self.test, None))
+
+    def _alone(self, ctx: Context, table: TableData, *, count: bool) -> bool:
+        """Whether to read the few rows alone instead of caching columns of the whole table."""
+        if self.joined or table.rows <= ctx.settings.small_table_rows or table.has(self._needed()):
+            return False
+        if self.estimate * 20 > table.rows:
+            return False
+        return not (count and ctx.tables.asked_before(ctx.snapshot, self.table_key))
+
+    def _pushed(self, ctx: Context) -> str | None:
+        if self.key is not None:
+            value = self.key(_Constants(ctx)).as_py()
+            text = _literal(None if value is None else str(value))
+            if text is not None:
+                return f"`id` = {text}"
+        return pushed_filter(self.where, ctx.params)
+
+    def describe(self, ctx: Context) -> str:
+        table = ctx.tables.get(ctx.snapshot, self.table_key)
+        if self._alone(ctx, table, count=False) and (pushed := self._pushed(ctx)) is not None:
+            how = f"lance scan where {pushed}"
+        elif self.key is not None:
+            how = "by key"
+        else:
+            how = "filter" if self.where is not None else "all"
+        cached = "cached" if table.has(self._needed()) else "not cached"
+        return f"scan    {self.text}  {how}, {cached}, columns {', '.join(self._needed())}  ~{self.estimate:.0f} rows"
+
+
+class _Constants:
+    """Literals, parameters and the instant; no rows."""
+
+    def __init__(self, ctx: Context) -> None:
+        self.params = ctx.params
+        self.now = ctx.now
+
+    def prop(self, var: str, name: str) -> Any:
+        raise KeyError(name)
+
+    def computed(self, name: str) -> Any:
+        raise KeyError(name)

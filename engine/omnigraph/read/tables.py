@@ -1,0 +1,243 @@
+"""Decoded columns of one table at one version, kept between queries.
+
+A `TableData` is a table as reads see it: whole columns as single Arrow arrays, loaded when first asked for, and what is
+derived from them: the id map, dictionary codes, sort ranks. A row is its position. Everything here is cache: it is
+keyed by the table's physical state (`snapshot.fingerprint`), so branches that share a table share its data, bounded in
+bytes, and dropped at will; a running query keeps what it holds.
+
+DateTime columns (date64 in storage) are timestamps of milliseconds in UTC here, because Arrow cuts the time of day off
+a date64 in several places.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.read.hashing import IdMap
+from omnigraph.read.settings import read_settings
+from omnigraph.storage.types import TableRef
+
+__all__ = ["TABLES", "Readable", "Rows", "TableCache", "TableData", "one_array", "sort_codes"]
+
+Codes = npt.NDArray[np.int32]
+T = TypeVar("T")
+
+TIMESTAMP = pa.timestamp("ms", "UTC")
+
+
+class Readable(Protocol):
+    """What reads need of a storage snapshot."""
+
+    @property
+    def tables(self) -> Mapping[str, TableRef]: ...
+
+    def schema(self, table_key: str) -> pa.Schema: ...
+
+    def scan(
+        self,
+        table_key: str,
+        columns: list[str] | None = None,
+        filter: str | pc.Expression | None = None,
+        limit: int | None = None,
+    ) -> pa.Table: ...
+
+    def fingerprint(self, table_key: str) -> Hashable: ...
+
+
+def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+    """The column as a single array in the form reads compute with (see the module's text)."""
+    if isinstance(column, pa.ChunkedArray):
+        if pa.types.is_string(column.type) and column.nbytes >= 2**31 - 1:
+            column = column.cast(pa.large_string())
+        column = (
+            column.chunk(0)
+            if column.num_chunks == 1
+            else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+        )
+    if pa.types.is_date64(column.type):
+        return column.view(pa.int64()).view(TIMESTAMP)
+    if pa.types.is_list(column.type) and pa.types.is_date64(column.type.value_type):
+        flat = one_array(column.values)
+        return pa.ListArray.from_arrays(_offsets(column), flat, mask=column.is_null() if column.null_count else None)
+    return column
+
+
+def _offsets(column: pa.ListArray) -> pa.Array:
+    return pa.array(column.offsets.to_numpy(), pa.int32())
+
+
+def sort_codes(column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
+    """Integers that sort as the values do; the code under a null is unspecified. NaN sorts above every number.
+
+    Args:
+        column: a scalar column of any type reads know.
+    """
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        return np.asarray(pc.fill_null(column, False).to_numpy(zero_copy_only=False), dtype=np.int64)
+    if pa.types.is_uint64(kind):
+        return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False))
+    if pa.types.is_floating(kind):
+        values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # −0.0 becomes 0.0
+        values = np.where(np.isnan(values), np.nan, values)  # one NaN, the positive one
+        bits = values.view(np.uint64)
+        sign = np.uint64(1 << 63)
+        return np.where(bits & sign, ~bits, bits | sign)
+    if pa.types.is_integer(kind):
+        return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+    if pa.types.is_date32(kind):
+        return sort_codes(column.view(pa.int32()))
+    if pa.types.is_timestamp(kind):
+        return sort_codes(column.view(pa.int64()))
+    encoded = column.dictionary_encode()
+    order = pc.array_sort_indices(encoded.dictionary).to_numpy()
+    rank = np.empty(len(order) + 1, dtype=np.int64)
+    rank[order] = np.arange(len(order))
+    return rank[pc.fill_null(encoded.indices, len(order)).to_numpy(zero_copy_only=False)]
+
+
+class Rows:
+    """Rows with columns by name; positions point into them. Base of a cached table; alone, a few rows read once."""
+
+    whole = False
+
+    def __init__(self, table_key: str, rows: int, columns: Mapping[str, pa.Array]) -> None:
+        self.table_key = table_key
+        self.rows = rows
+        self._columns = dict(columns)
+        self._derived: dict[tuple[str, str], object] = {}
+
+    @classmethod
+    def of(cls, table_key: str, table: pa.Table) -> Rows:
+        return cls(table_key, table.num_rows, {n: one_array(table.column(n)) for n in table.column_names})
+
+    def column(self, name: str) -> pa.Array:
+        return self._columns[name]
+
+    def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
+        self._derived[what, name] = value
+        return value
+
+    def id_map(self) -> IdMap:
+        """Ids → positions."""
+        found = self._derived.get(("map", "id"))
+        if isinstance(found, IdMap):
+            return found
+        made = IdMap(self.column("id"))
+        return self._derive("map", "id", made, made.nbytes)
+
+    def id_rank(self) -> npt.NDArray[np.int64]:
+        """The rank of each row's id among all, for ties."""
+        found = self._derived.get(("rank", "id"))
+        if isinstance(found, np.ndarray):
+            return found
+        order = pc.array_sort_indices(self.column("id")).to_numpy()
+        rank = np.empty(self.rows, dtype=np.int64)
+        rank[order] = np.arange(self.rows)
+        return self._derive("rank", "id", rank, rank.nbytes)
+
+    def dictionary(self, name: str) -> tuple[Codes, pa.Array]:
+        """(code of each row, the distinct values with null among them)."""
+        found = self._derived.get(("codes", name))
+        if isinstance(found, tuple):
+            return found
+        encoded = self.column(name).dictionary_encode(null_encoding="encode")
+        codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
+        return self._derive("codes", name, (codes, encoded.dictionary), codes.nbytes + encoded.dictionary.nbytes)
+
+
+class TableData(Rows):
+    """One cached table. Columns come from the snapshot that asks first; all snapshots of a fingerprint are equal."""
+
+    whole = True
+
+    def __init__(self, table_key: str, rows: int, cache: TableCache) -> None:
+        super().__init__(table_key, rows, {})
+        self._cache = cache
+        self._lock = threading.Lock()
+        self.nbytes = 0
+
+    def has(self, names: Iterable[str]) -> bool:
+        return all(name in self._columns for name in names)
+
+    def load(self, snapshot: Readable, names: Iterable[str]) -> TableData:
+        """Make the columns present, in one scan."""
+        if self.has(names):
+            return self
+        with self._lock:
+            missing = sorted({n for n in names if n not in self._columns})
+            if missing:
+                table = snapshot.scan(self.table_key, columns=missing)
+                self.rows = table.num_rows
+                for name in missing:
+                    column = one_array(table.column(name))
+                    self._columns[name] = column
+                    self.nbytes += column.nbytes
+        self._cache.settle()
+        return self
+
+    def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
+        self.nbytes += nbytes
+        return super()._derive(what, name, value, nbytes)
+
+
+class TableCache:
+    """Tables by fingerprint, the least recently used dropped past `cache_bytes`. Thread-safe."""
+
+    def __init__(self, limit_bytes: int | None = None) -> None:
+        self._limit = limit_bytes
+        self._lock = threading.Lock()
+        self._tables: OrderedDict[Hashable, TableData] = OrderedDict()
+        self._asked: OrderedDict[Hashable, int] = OrderedDict()
+
+    def get(self, snapshot: Readable, table_key: str) -> TableData:
+        """The (perhaps still empty) entry of this table at the snapshot's version."""
+        key = snapshot.fingerprint(table_key)
+        with self._lock:
+            table = self._tables.get(key)
+            if table is None:
+                table = self._tables[key] = TableData(table_key, snapshot.tables[table_key].row_count, self)
+            else:
+                self._tables.move_to_end(key)
+            return table
+
+    def asked_before(self, snapshot: Readable, table_key: str) -> bool:
+        """Whether a selective question was put to this table version before; this call counts as one."""
+        key = snapshot.fingerprint(table_key)
+        with self._lock:
+            times = self._asked.get(key, 0)
+            self._asked[key] = times + 1
+            if len(self._asked) > 1024:
+                self._asked.popitem(last=False)
+            return times > 0
+
+    def settle(self) -> None:
+        """Drop what is over the limit; the newest entry stays."""
+        limit = read_settings().cache_bytes if self._limit is None else self._limit
+        with self._lock:
+            total = sum(t.nbytes for t in self._tables.values())
+            while total > limit and len(self._tables) > 1:
+                _, dropped = self._tables.popitem(last=False)
+                total -= dropped.nbytes
+
+    @property
+    def nbytes(self) -> int:
+        with self._lock:
+            return sum(t.nbytes for t in self._tables.values())
+
+    def clear(self) -> None:
+        with self._lock:
+            self._tables.clear()
+            self._asked.clear()
+
+
+TABLES = TableCache()
+"""The tables of this process."""
