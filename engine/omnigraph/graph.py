@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from omnigraph.write import LoadResult, MutationResult
     from omnigraph.write.mapping import Mapping as LoadMapping
 
-__all__ = ["At", "Branches", "Graph", "QueryResult", "Recovery", "Schema", "Source"]
+__all__ = ["At", "Branches", "CommitInfo", "Graph", "QueryResult", "Recovery", "Schema", "Snapshot", "Source"]
 
 At: TypeAlias = int | str | datetime | Snapshot | None
 """A moment of a branch: manifest version, commit id, time, snapshot, or None for now."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from omnigraph.errors import Unavailable
 
 __all__ = ["register"]
 
@@ -45,4 +46,39 @@ def serve(
         Path | None, typer.Option("--ready-file", metavar="FILE", help='Written once serving: {"url", "pid"}.')
     ] = None,
 ) -> None:
-    """Serve a graph over HTTP."""
+    """Serve a graph over HTTP: queries, mutations, stored queries, metrics; see /docs once it runs.
+
+    \b
+    Examples:
+      omnigraph serve graph.omni --unauthenticated
+      omnigraph serve graph.omni --queries queries.gq --tokens-file tokens.yaml --port 8080
+      omnigraph serve s3://bucket/graph --read-only --tokens-file tokens/ --host 0.0.0.0
+
+    \b
+    The tokens file holds one entry an actor:
+      ada: a-long-random-token
+      ci:
+        token: another-token
+        allow:
+        - read
+        - change
+    A token without `allow` may only read.
+    """
+    try:
+        from omnigraph_server.run import ServeOptions
+        from omnigraph_server.run import serve as run
+    except ModuleNotFoundError as error:
+        raise Unavailable(f"the server needs the package {error.name}: pip install 'omnigraph[server]'") from None
+    run(
+        ServeOptions(
+            uri=uri,
+            host=host,
+            port=port,
+            queries=tuple(queries or ()),
+            tokens_file=tokens_file,
+            unauthenticated=unauthenticated,
+            read_only=read_only,
+            sweep=sweep,
+            ready_file=ready_file,
+        )
+    )

@@ -59,7 +59,7 @@ def load(
     graph: GraphUri,
     sources: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE]...", help="NDJSON files or globs; - is standard input.", show_default=False),
+        typer.Argument(metavar="FILE", help="NDJSON files or globs; - is standard input.", show_default=False),
     ] = None,
     mapping: Annotated[
         Path | None,

@@ -48,7 +48,7 @@ Params = Annotated[
     typer.Option("--params", "-p", metavar="JSON|@FILE", help="Parameters as a JSON object, @FILE, or @- for stdin."),
 ]
 QueryFile = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="A .gq file, or - for standard input.", show_default=False)
+    str | None, typer.Argument(metavar="FILE", help="A .gq file, or - for standard input.", show_default=False)
 ]
 Inline = Annotated[str | None, typer.Option("-e", "--execute", metavar="TEXT", help="The query text itself.")]
 QueryName = Annotated[

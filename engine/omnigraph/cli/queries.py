@@ -127,7 +127,7 @@ def explain(
 
 def lint(
     files: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FILE.gq]...", help="Query files to check.", show_default=False)
+        list[Path] | None, typer.Argument(metavar="FILE.gq", help="Query files to check.", show_default=False)
     ] = None,
     schema: Annotated[
         Path | None, typer.Option("--schema", "-s", metavar="FILE", help="The .pg schema to check, and check against.")

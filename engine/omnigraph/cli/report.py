@@ -1,6 +1,6 @@
 """The result of a task: one JSON object of at most 4096 bytes, the size of a pod's termination message.
 
-`{"ok", "purpose", "operationId", "code"?, "message"?, "commit"?, "tables"?, "sweep"?, "head"?, "seconds", …}`. Lists that
+`{"ok", "purpose", "operationId", "code"?, "message"?, "commit"?, "tables"?, "sweep"?, "seconds", …}`. Lists that
 don't fit are cut and their full lengths stand in `totals`; a message that doesn't fit ends with an ellipsis.
 """
 

@@ -264,7 +264,7 @@ def _run(
         except Terminated:
             status = FAILURE
             fields |= {"ok": False, "code": "terminated", "message": "ended by SIGTERM; run the task again to go on"}
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (reported whole, then raised again if it is a bug)
             ending = exit_for(error)
             if ending is None:
                 bug, status = error, FAILURE

@@ -1,0 +1,45 @@
+"""What the routes share: the graph, its stored queries, the tokens, and worker threads for the graph's work."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, ParamSpec, TypeVar
+
+import anyio
+import anyio.to_thread
+from fastapi import Depends, Request
+from omnigraph.graph import Graph
+
+from omnigraph_server.auth import TokenStore
+from omnigraph_server.metrics import Metrics
+from omnigraph_server.settings import Settings
+from omnigraph_server.stored import StoredQuery
+
+__all__ = ["Service", "TheService"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    graph: Graph
+    stored: Mapping[str, StoredQuery]
+    tokens: TokenStore | None  # None: no authentication
+    settings: Settings
+    metrics: Metrics
+    limiter: anyio.CapacityLimiter
+
+    async def work(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a call on a worker thread: the graph's work never holds up the event loop."""
+        return await anyio.to_thread.run_sync(functools.partial(call, *args, **kwargs), limiter=self.limiter)
+
+
+def _service(request: Request) -> Service:
+    service: Service = request.app.state.service
+    return service
+
+
+TheService = Annotated[Service, Depends(_service)]

@@ -1,0 +1,163 @@
+"""`omnigraph task`: exit codes, results that fit, operation ids, signals."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from omnigraph.cli import report
+
+
+def test_results_fit_and_keep_their_totals() -> None:
+    tables = [{"tableKey": f"node:Type{i:04}", "rows": i} for i in range(1000)]
+    data = report.encode({"ok": True, "purpose": "load", "operationId": "x", "tables": tables, "seconds": 1.0})
+    assert len(data) <= 4096
+    cut = json.loads(data)
+    assert cut["totals"] == {"tables": 1000}
+    assert 0 < len(cut["tables"]) < 1000
+    assert cut["tables"] == tables[: len(cut["tables"])]
+
+
+def test_a_long_message_is_cut_to_fit() -> None:
+    data = report.encode({"ok": False, "purpose": "load", "operationId": "x", "message": "ä" * 9000, "seconds": 1.0})
+    assert len(data) <= 4096
+    assert json.loads(data)["message"].endswith("ä…")
+
+
+def test_small_results_are_whole() -> None:
+    result = {"ok": True, "purpose": "sweep", "operationId": "x", "sweep": report.sweep("full", [], []), "seconds": 0.1}
+    assert json.loads(report.encode(result)) == result
+
+
+def test_sweep_outcomes_are_counted() -> None:
+    one = {"operation_id": "x", "sidecar": "x.json", "writer_kind": "Load", "branch": "main", "outcome": "RolledBack"}
+    swept = report.sweep("full", [one, one], ["y.json"])
+    assert swept["counts"] == {"RolledBack": 2}
+    assert swept["outcomes"][0]["operationId"] == "x"
+    assert swept["pending"] == ["y.json"]
+
+
+def test_writing_is_atomic_and_replaces(tmp_path: Path) -> None:
+    target = tmp_path / "deep" / "result.json"
+    report.write(b"one", target)
+    report.write(b"two", target)
+    assert target.read_bytes() == b"two"
+    assert [p.name for p in target.parent.iterdir()] == ["result.json"]
+
+
+@pytest.fixture
+def task(files: Path, command):
+    def run(purpose: str, *args: object):
+        result = files / "result.json"
+        result.unlink(missing_ok=True)
+        ran = command("task", purpose, "--uri", files / "graph.omni", "--result", result, *args)
+        found = json.loads(result.read_text())
+        assert found == json.loads(ran.out)
+        return ran.code, found
+
+    return run
+
+
+def test_init_load_index_sweep(files: Path, task) -> None:
+    code, made = task("init", "--schema", files / "schema.pg")
+    assert code == 0, made
+    assert made["ok"] is True
+    assert made["adopted"] is False
+    code, again = task("init", "--schema", files / "schema.pg")
+    assert (code, again["adopted"], again["schemaInSync"]) == (0, True, True)
+    assert again["head"]["commit"] == made["head"]["commit"]
+    code, never = task("init", "--schema", files / "schema.pg", "--adopt", "Never")
+    assert code == 3, never
+    assert never["ok"] is False
+    load = ("--name", "people", "--source", files / "people.ndjson", "--operation-id", "01J9ZC4T5E8QK3W7R2N6M1XVYB")
+    code, loaded = task("load", *load, "--actor", "ci", "--sweep", "full")
+    assert code == 0, loaded
+    assert {t["tableKey"]: t["rows"] for t in loaded["tables"]} == {"node:Person": 3, "edge:Knows": 2}
+    assert loaded["rows"] == 5
+    assert loaded["commit"] == loaded["head"]["commit"]
+    assert loaded["sweep"]["mode"] == "full"
+    code, twice = task("load", *load)
+    assert code == 0, twice
+    assert twice["head"] == loaded["head"]
+    assert twice["graph"] == {"tables": 2, "rows": 5}
+    code, indexed = task("index", "--branch", "main")
+    assert code == 0, indexed
+    code, swept = task("sweep", "--mode", "full")
+    assert code == 0
+    assert swept["sweep"]["outcomes"] == []
+
+
+def test_failures_have_code_message_and_place(files: Path, task) -> None:
+    bad = files / "bad.pg"
+    bad.write_text("node Person {\n  name: Strin @key\n}\n")
+    code, broken = task("init", "--schema", bad)
+    assert code == 1
+    assert f"{bad}:2:9" in broken["message"]
+    code, missing = task("load", "--source", files / "people.ndjson")
+    assert code == 1
+    assert missing["code"] == "not_found"
+    assert task("init", "--schema", files / "schema.pg")[0] == 0
+    code, source = task("load", "--source", files / "nowhere.ndjson")
+    assert code == 1
+    assert "nowhere.ndjson" in source["message"]
+    code, unmapped = task("load", "--source", files / "x.parquet", "--format", "parquet")
+    assert code == 1
+    assert "--mapping" in unmapped["message"]
+    code, clash = task("load", "--source", files / "people.ndjson")
+    assert code == 0
+    code, clash = task("load", "--source", files / "people.ndjson")
+    assert code != 0
+    assert "Ada" in clash["message"]
+
+
+def test_sigterm_leaves_a_result(files: Path, task) -> None:
+    assert task("init", "--schema", files / "schema.pg")[0] == 0
+    pipe = files / "slow.ndjson"
+    os.mkfifo(pipe)
+    result = files / "term.json"
+    child = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "omnigraph.cli.main",
+            "task",
+            "load",
+            "--uri",
+            str(files / "graph.omni"),
+            "--source",
+            str(pipe),
+            "--result",
+            str(result),
+        ],
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        # Opening for writing waits until the task reads, so the signal meets it in the middle of its work.
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                writer = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+                break
+            except OSError:
+                assert child.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        os.write(writer, b'{"type": "Person", "data": {"name": "Dan"}}\n')
+        time.sleep(0.2)
+        child.send_signal(signal.SIGTERM)
+        # A read that native code is in the middle of ends with the pipe; the signal is handled right after.
+        time.sleep(0.2)
+        os.close(writer)
+        assert child.wait(30) == 1
+    finally:
+        child.kill()
+        child.wait()
+    found = json.loads(result.read_text())
+    assert found["ok"] is False
+    assert found["code"] == "terminated"

@@ -1,0 +1,154 @@
+"""The library as a user meets it: `import omnigraph`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import omnigraph
+import pytest
+
+SCHEMA_OF_TOWNS = """\
+node Town { name: String @key  people: I64? }
+edge Road: Town -> Town { km: F64 }
+"""
+TOWNS = """\
+{"type": "Town", "data": {"name": "Alba", "people": 31000}}
+{"type": "Town", "data": {"name": "Bra"}}
+{"edge": "Road", "from": "Alba", "to": "Bra", "data": {"km": 17.5}}
+"""
+ALL_TOWNS = "query q { match { $t: Town } return { $t.name as name, $t.people as people } order { name } }"
+FOUND = "query found($name: String) { insert Town { name: $name } }"
+
+
+@pytest.fixture
+def towns(tmp_path: Path) -> omnigraph.Graph:
+    graph = omnigraph.init(tmp_path / "towns.omni", schema=SCHEMA_OF_TOWNS, actor="tests")
+    graph.load(TOWNS)
+    return graph
+
+
+def test_every_public_name_is_there() -> None:
+    assert sorted(omnigraph.__all__) == sorted(set(omnigraph.__all__))
+    for name in omnigraph.__all__:
+        assert getattr(omnigraph, name) is not None, name
+        assert name in dir(omnigraph)
+    with pytest.raises(AttributeError, match="nothing_such"):
+        omnigraph.nothing_such  # noqa: B018
+
+
+def test_importing_costs_nothing() -> None:
+    code = "import omnigraph, sys; print('lance' in sys.modules, 'pyarrow' in sys.modules, 'pydantic' in sys.modules)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.split() == ["False", "False", "False"]
+
+
+def test_query_result(towns: omnigraph.Graph) -> None:
+    result = towns.query(ALL_TOWNS)
+    assert len(result) == 2
+    assert [c.name for c in result.columns] == ["name", "people"]
+    assert result.to_pylist() == [{"name": "Alba", "people": 31000}, {"name": "Bra", "people": None}]
+    assert list(result) == result.to_pylist()
+    assert "Alba" in repr(result)
+    assert result.snapshot.manifest_version == towns.snapshot().manifest_version
+
+
+def test_mutate_and_time_travel(towns: omnigraph.Graph) -> None:
+    before = towns.head()
+    done = towns.mutate(FOUND, {"name": "Cuneo"})
+    assert (done.nodes, done.edges) == (1, 0)
+    assert done.commit is not None
+    assert towns.head().id == done.commit.id
+    assert done.commit.actor == "tests"
+    assert len(towns.query(ALL_TOWNS)) == 3
+    assert len(towns.query(ALL_TOWNS, at=before.id)) == 2
+    assert len(towns.query(ALL_TOWNS, at=before.manifest_version)) == 2
+    assert len(towns.query(ALL_TOWNS, at=towns.snapshot(at=before.id))) == 2
+    assert [c.id for c in towns.commits(limit=2)] == [done.commit.id, before.id]
+
+
+def test_expect_head_refuses_a_moved_branch(towns: omnigraph.Graph) -> None:
+    head = towns.head().id
+    towns.mutate(FOUND, {"name": "Cuneo"}, expect_head=head)
+    with pytest.raises(omnigraph.Conflict) as caught:
+        towns.mutate(FOUND, {"name": "Dronero"}, expect_head=head)
+    assert caught.value.code == "precondition_failed"
+    assert len(towns.query(ALL_TOWNS)) == 3
+
+
+def test_branches(towns: omnigraph.Graph) -> None:
+    made = towns.branches.create("draft")
+    assert made.name == "draft"
+    towns.mutate(FOUND, {"name": "Cuneo"}, branch="draft")
+    assert len(towns.query(ALL_TOWNS, branch="draft")) == 3
+    assert len(towns.query(ALL_TOWNS)) == 2
+    assert [b.name for b in towns.branches.list()] == ["main", "draft"]
+    with pytest.raises(omnigraph.NotFound):
+        towns.query(ALL_TOWNS, branch="nowhere")
+
+
+def test_reopen_and_read_only(towns: omnigraph.Graph) -> None:
+    with omnigraph.open(towns.uri) as again:
+        assert again.recovered is not None
+        assert again.recovered.outcomes == []
+        assert again.schema.source == SCHEMA_OF_TOWNS
+        assert set(again.schema.catalog.nodes) == {"Town"}
+        assert not again.pending()
+        assert again.verify().ok
+    before = _tree(Path(towns.uri))
+    with omnigraph.open(towns.uri, read_only=True) as reader:
+        assert len(reader.query(ALL_TOWNS)) == 2
+        assert reader.verify().ok
+        with pytest.raises(omnigraph.OmniGraphError, match="read-only"):
+            reader.mutate(FOUND, {"name": "Cuneo"})
+    assert _tree(Path(towns.uri)) == before
+    with pytest.raises(omnigraph.BadRequest, match="read-only"):
+        omnigraph.open(towns.uri, read_only=True, recovery="full")
+
+
+def test_a_reader_sees_new_commits(towns: omnigraph.Graph) -> None:
+    reader = omnigraph.open(towns.uri, read_only=True)
+    assert len(reader.query(ALL_TOWNS)) == 2
+    towns.mutate(FOUND, {"name": "Cuneo"})
+    assert len(reader.query(ALL_TOWNS)) == 3
+
+
+def test_refusals(towns: omnigraph.Graph, tmp_path: Path) -> None:
+    with pytest.raises(omnigraph.BadRequest) as caught:
+        towns.query(FOUND, {"name": "x"})
+    assert caught.value.code == "is_mutation"
+    with pytest.raises(omnigraph.BadRequest):
+        towns.mutate(ALL_TOWNS)
+    with pytest.raises(omnigraph.BadRequest, match="nme"):
+        towns.mutate(FOUND, {"nme": "x"})
+    with pytest.raises(omnigraph.LanguageError):
+        towns.query("query q { match { $t: Twon } return { $t.name } }")
+    with pytest.raises(omnigraph.Conflict):
+        omnigraph.init(towns.uri, schema=SCHEMA_OF_TOWNS)
+    with pytest.raises(omnigraph.NotFound):
+        omnigraph.open(tmp_path / "nowhere.omni")
+
+
+def test_threads_share_a_graph(towns: omnigraph.Graph) -> None:
+    errors: list[BaseException] = []
+
+    def work(number: int) -> None:
+        try:
+            towns.mutate(FOUND, {"name": f"Town {number}"})
+            towns.query(ALL_TOWNS)
+        except BaseException as error:  # noqa: BLE001  (shown below)
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [e for e in errors if not getattr(e, "retryable", False)] == []
+    assert len(towns.query(ALL_TOWNS)) == 6 - len(errors)
+
+
+def _tree(root: Path) -> dict[str, int]:
+    return {str(p.relative_to(root)): p.stat().st_mtime_ns for p in root.rglob("*") if p.is_file()}
