@@ -122,8 +122,9 @@ def render_diagnostic(d: Diagnostic, text: str, file: str) -> str:
     if d.span is None:
         head = f"{file}: {d.code} {d.message}"
         return f"{head}\n  {d.hint}" if d.hint else head
-    lines = text.splitlines()
-    line = lines[d.span.line - 1] if 0 < d.span.line <= len(lines) else ""
+    lines = text.split("\n")  # spans count these alone, not every end of line that Unicode knows
+    line = lines[d.span.line - 1].rstrip("\r") if 0 < d.span.line <= len(lines) else ""
+    line = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
     width = max(1, d.span.end_column - d.span.column) if d.span.end_line == d.span.line else 1
     width = max(1, min(width, len(line) - d.span.column + 1))
     # Tabs stay tabs above the caret, so that it points at the right place in any terminal.

@@ -287,12 +287,43 @@ def _step(var: Name | None, token: Token, rest: Children) -> ast.EdgeStep:
     return ast.EdgeStep(_names_in(token), token.type == "UNDIRECTED", var, hops, edge_filter, place)
 
 
+_STARTS_EXPRESSION = frozenset(
+    {
+        *("PROP", "NAME", "STRING", "INT", "FLOAT", "TRUE", "FALSE", "NULL", "LSQB", "FUNC", "EXISTS", "COUNT_BLOCK"),
+        *("CASE", "LPAR", "NOT", "MINUS"),
+    }
+)
+_OPERATORS = frozenset(
+    {
+        *(
+            "COMPARE",
+            "CONTAINS",
+            "STARTS_WITH",
+            "IN",
+            "NOT_IN",
+            "IS",
+            "_AND",
+            "_OR",
+            "PLUS",
+            "MINUS",
+            "TIMES",
+            "DIVIDE",
+        ),
+    }
+)
+
 GRAMMAR = Grammar(
     package="omnigraph.query",
     filename="query.lark",
     callbacks=_Callbacks(),
     code="Q000",
     words=("query",),
+    groups=(
+        ("PROP", frozenset({"VAR", *_STARTS_EXPRESSION}), "an expression"),
+        ("COMPARE", _OPERATORS, "an operator"),
+        ("_AND", _OPERATORS, "an operator"),
+        ("VAR_EDGE", frozenset({"VAR_EDGE", "UNDIRECTED", "ALTERNATION", "EDGE_STAR"}), "an edge"),
+    ),
     names={
         "_QUERY": "`query`",
         "MATCH": "`match`",
@@ -314,6 +345,10 @@ GRAMMAR = Grammar(
         "CONTAINS": "`contains`",
         "STARTS_WITH": "`starts_with`",
         "NULL": "`null`",
+        **{
+            f"_{word.upper()}": f"`{word}`"
+            for word in (["or", "and", "as", "end", "when", "then", "else", "set", "where"])
+        },
         "TRUE": "`true`",
         "FALSE": "`false`",
         "INSERT": "`insert`",

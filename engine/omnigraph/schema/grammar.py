@@ -52,6 +52,7 @@ class Grammar:
         code: the refusal code of a syntax error.
         words: the words that begin a top-level declaration.
         names: terminal name → what a person calls it.
+        groups: (sign, terminals, words): where `sign` may stand, `words` say all of `terminals`.
     """
 
     def __init__(
@@ -63,9 +64,11 @@ class Grammar:
         code: str,
         words: tuple[str, ...],
         names: Mapping[str, str],
+        groups: tuple[tuple[str, frozenset[str], str], ...] = (),
     ) -> None:
         self._package, self._filename, self._callbacks = package, filename, callbacks
         self._code, self._words, self._names = code, words, names
+        self._groups = groups
         self._lock = threading.Lock()
         self._lark: Lark | None = None
 
@@ -157,7 +160,12 @@ class Grammar:
         return set(getattr(error, "expected", None) or ())
 
     def _in_words(self, terminals: set[str]) -> str:
-        words = sorted({self._word(t) for t in terminals} - {""}, key=lambda w: (w.startswith("`"), w))
+        grouped: set[str] = set()
+        for sign, members, said in self._groups:
+            if sign in terminals:
+                terminals = terminals - members
+                grouped.add(said)
+        words = sorted({self._word(t) for t in terminals} | grouped, key=lambda w: (w.startswith("`"), w))
         if not words:
             return "something else"
         if len(words) > 8:

@@ -1,0 +1,90 @@
+"""Grammars: their conflicts are known ones, and their cache survives damage, races and folders it can't write."""
+
+from __future__ import annotations
+
+import importlib.resources
+import io
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+from lark import Lark
+from lark import logger as lark_logger
+from omnigraph.query.parser import GRAMMAR as QUERY
+from omnigraph.schema.grammar import Grammar
+from omnigraph.schema.source import SourceText
+
+# Where a clause could go on or end, going on is right: binary minus (two states) and a traversal after `$x`.
+KNOWN = {
+    ("omnigraph.schema", "schema.lark"): [],
+    ("omnigraph.query", "query.lark"): ["MINUS", "MINUS", "NAME"],
+}
+
+
+@pytest.mark.parametrize(("package", "filename"), KNOWN)
+def test_conflicts_are_counted(package: str, filename: str) -> None:
+    text = importlib.resources.files(package).joinpath(filename).read_text(encoding="utf-8")
+    heard = io.StringIO()
+    handler = logging.StreamHandler(heard)
+    level = lark_logger.level
+    lark_logger.addHandler(handler)
+    lark_logger.setLevel(logging.DEBUG)
+    try:
+        Lark(text, parser="lalr", lexer="contextual", debug=True)
+    finally:
+        lark_logger.removeHandler(handler)
+        lark_logger.setLevel(level)
+    conflicts = [
+        line.split("terminal ")[1].split(":")[0] for line in heard.getvalue().splitlines() if "onflict" in line
+    ]
+    assert sorted(conflicts) == KNOWN[package, filename]
+
+
+def fresh() -> Grammar:
+    """The query grammar as another process would find it: nothing built yet."""
+    return Grammar(
+        package=QUERY._package,
+        filename=QUERY._filename,
+        callbacks=QUERY._callbacks,
+        code="Q000",
+        words=("query",),
+        names={},
+    )
+
+
+def works(grammar: Grammar) -> bool:
+    source = SourceText("query a() { match { $p: P } return { $p } }", "q")
+    return len(grammar.parse(source).queries) == 1
+
+
+def test_cache_is_written_read_and_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path))
+    assert works(fresh())
+    (stored,) = (tmp_path / "grammars").iterdir()
+    whole = stored.read_bytes()
+    with monkeypatch.context() as patched:
+        patched.setattr(Lark, "__init__", lambda *_, **__: pytest.fail("built again"))
+        assert works(fresh())
+    for damaged in (b"", whole[:100], whole[:-1] + b"x", b"\x80\x04garbage"):
+        stored.write_bytes(damaged)
+        assert works(fresh())
+        assert stored.read_bytes()[:32] != damaged[:32] or stored.read_bytes() != damaged
+
+
+def test_cache_folder_that_can_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path / "file"))
+    assert works(fresh())
+
+
+def test_threads_share_one_grammar(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMNIGRAPH_CACHE_DIR", str(tmp_path))
+    grammar, done = fresh(), []
+    threads = [threading.Thread(target=lambda: done.append(works(grammar))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert done == [True] * 8
+    assert [p.name.count(".tmp") for p in (tmp_path / "grammars").iterdir()] == [0]
