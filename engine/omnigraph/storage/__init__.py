@@ -1,0 +1,26 @@
+"""Storage: tables, manifest, commits, branches, sidecars and recovery. The only room that knows Lance."""
+
+from omnigraph.storage.arrow import arrow_type, table_schema
+from omnigraph.storage.fragments import write_fragments
+from omnigraph.storage.indices import IndexReport
+from omnigraph.storage.repository import At, Repository
+from omnigraph.storage.snapshot import Snapshot
+from omnigraph.storage.sweep import SweepReport
+from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableChange, TableRef, WriterKind
+
+__all__ = [
+    "At",
+    "BranchInfo",
+    "CommitInfo",
+    "IndexReport",
+    "Repository",
+    "Snapshot",
+    "Staging",
+    "SweepReport",
+    "TableChange",
+    "TableRef",
+    "WriterKind",
+    "arrow_type",
+    "table_schema",
+    "write_fragments",
+]

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-__all__ = ["CommitInfo", "Staging", "TableChange", "TableRef", "WriterKind"]
+__all__ = ["BranchInfo", "CommitInfo", "Staging", "TableChange", "TableRef", "WriterKind"]
 
 
 class WriterKind(StrEnum):
@@ -25,13 +25,17 @@ class WriterKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableRef:
-    """Which version of which table a snapshot sees. `branch` None is main's own lineage."""
+    """Which version of which table a snapshot sees. `branch` None is main's own lineage.
+
+    `stamp` is the id of the commit that published it: a branch deleted and made again may count the same versions.
+    """
 
     table_key: str
     location: str  # relative to the graph's root
     branch: str | None
     version: int
     row_count: int
+    stamp: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +97,13 @@ class CommitInfo:
     schema_hash: str | None = None
     recovery_kind: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class BranchInfo:
+    """A living branch: its newest commit, and the branch and manifest version it began from (None for main)."""
+
+    name: str
+    head: CommitInfo
+    parent: str | None = None
+    parent_version: int | None = None

@@ -1,0 +1,53 @@
+"""The catalog's types as Arrow types: the one mapping (01 §1.2)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from omnigraph.errors import Internal
+from omnigraph.schema.catalog import EdgeType, NodeType, Type
+
+__all__ = ["arrow_type", "table_schema"]
+
+_SCALARS: dict[str, pa.DataType] = {
+    "String": pa.string(),
+    "Enum": pa.string(),
+    "Bool": pa.bool_(),
+    "I32": pa.int32(),
+    "I64": pa.int64(),
+    "U32": pa.uint32(),
+    "U64": pa.uint64(),
+    "F32": pa.float32(),
+    "F64": pa.float64(),
+    "Date": pa.date32(),
+    "DateTime": pa.date64(),
+}
+
+
+def arrow_type(type_: Type) -> pa.DataType:
+    """The Arrow type of a property: scalars as in `_SCALARS`, lists of them, `Vector(n)` a fixed list of n float32."""
+    if type_.base == "Vector":
+        return pa.list_(pa.float32(), type_.dim)
+    scalar = _SCALARS.get(type_.base)
+    if scalar is None:
+        raise Internal(f"{type_} has no column type")
+    return pa.list_(scalar) if type_.list else scalar
+
+
+def _field(name: str, type_: Type) -> pa.Field:
+    if type_.base == "Blob":
+        from lance.blob import blob_field  # only graphs with blobs need it
+
+        return blob_field(name, nullable=type_.nullable)
+    return pa.field(name, arrow_type(type_), nullable=type_.nullable)
+
+
+def table_schema(entity: NodeType | EdgeType) -> pa.Schema:
+    """Columns of the type's table: `id` (edges also `src`, `dst`), all utf8 not null, then the declared properties."""
+    fixed = ("id",) if isinstance(entity, NodeType) else ("id", "src", "dst")
+    return pa.schema(
+        [
+            *(pa.field(name, pa.string(), nullable=False) for name in fixed),
+            *(_field(p.name, p.type) for p in entity.properties.values()),
+        ]
+    )

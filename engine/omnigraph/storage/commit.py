@@ -1,0 +1,310 @@
+"""The one function every writer ends in: sidecar, table commits, publish, sidecar away (01 §1.6)."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import lance
+from ulid import ULID
+
+from omnigraph.errors import BadRequest, Conflict, ExpectedVersionMismatch, Internal, OmniGraphError
+from omnigraph.storage.change import apply, stage
+from omnigraph.storage.engine import Engine
+from omnigraph.storage.forks import ensure_fork, fork_lock
+from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.manifest import ManifestState, Pin, pin_of
+from omnigraph.storage.publish import CommitDraft, check_expected, publish
+from omnigraph.storage.recovery import Action, Decision
+from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable, now_text
+from omnigraph.storage.steps import Step, reach
+from omnigraph.storage.sweep import RECOVERY_ACTOR, heal, observe, roll_back
+from omnigraph.storage.translate import is_commit_race, lance_errors
+from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef
+
+__all__ = ["check_operation_id", "commit", "neutral", "settle_drift"]
+
+log = logging.getLogger(__name__)
+
+_OPERATION = re.compile(r"^[0-9A-Za-z_-]{1,64}$")
+_NEUTRAL = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateConfig"})
+
+
+def check_operation_id(text: str) -> str:
+    if not _OPERATION.match(text):
+        raise BadRequest(f"operation id {text!r}: use a ULID (letters, digits, '-', '_', at most 64 characters)")
+    return text
+
+
+def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
+    """Make every change of `staging` visible at once on its branch, or none.
+
+    Args:
+        base: the snapshot the changes were prepared on; the tables changed and read must still stand there.
+
+    Raises:
+        ExpectedVersionMismatch, Conflict, RowLevelCasContention: the state moved; the write has undone itself.
+        RecoveryPending: an interrupted write on this branch needs `omnigraph recover` first.
+        BadRequest: rows that don't fit their table.
+    """
+    branch = staging.branch
+    keys = [c.table_key for c in staging.changes]
+    if len(set(keys)) != len(keys) or not keys:
+        raise Internal("a commit needs at least one change, and at most one per table")
+    operation_id = check_operation_id(staging.operation_id) if staging.operation_id else ""
+    with engine.queued(branch, keys):
+        heal(engine, branch)
+        state = engine.manifest.current(branch)
+        name = operation_id or str(ULID())
+        if operation_id:
+            done = engine.history.find_operation(branch, operation_id, state.head)
+            if done is not None:
+                return done
+            if engine.history.find_recovery(branch, name, state.head) is not None:
+                name = str(ULID())  # an attempt of this name was rolled back: a sweep must not take ours for it
+        pins = {key: pin_of(base.tables.get(key)) for key in (*keys, *staging.reads)}
+        check_expected(state, pins, base.head.schema_hash)
+        _check_head(state, staging.expect_head)
+        refs = {key: _known(state, key) for key in keys}
+        for ref in refs.values():
+            if ref.branch == lance_branch(branch):
+                refs[ref.table_key] = ref = settle_drift(engine, branch, ref)
+                pins[ref.table_key] = pin_of(ref)
+        write = _Write(engine, staging, refs, pins, base.head.schema_hash, name, operation_id or name)
+        return write.run()
+
+
+def _known(state: ManifestState, table_key: str) -> TableRef:
+    ref = state.tables.get(table_key)
+    if ref is None:
+        raise Internal(f"the graph has no table {table_key}")
+    return ref
+
+
+def _check_head(state: ManifestState, expected: str | None) -> None:
+    if expected is not None and state.head.id != expected:
+        raise Conflict(
+            f"branch {state.branch!r} is at commit {state.head.id}, not at {expected}: read again and retry",
+            code="head_moved",
+            details={"branch": state.branch, "expected": expected, "actual": state.head.id},
+        )
+
+
+class _Write:
+    """One commit under way."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        staging: Staging,
+        refs: dict[str, TableRef],
+        pins: dict[str, Pin | None],
+        schema_hash: str | None,
+        name: str,
+        operation_id: str,
+    ) -> None:
+        self.engine, self.staging, self.refs, self.pins = engine, staging, refs, pins
+        self.schema_hash = schema_hash
+        self.branch = staging.branch
+        self.lineage = lance_branch(staging.branch)
+        self.moved: list[str] = []
+        self.handles: dict[str, lance.LanceDataset] = {}
+        self.sidecar = Sidecar(
+            name=name,
+            operation_id=operation_id,
+            started_at=now_text(),
+            branch=staging.branch,
+            actor_id=staging.actor,
+            writer_kind=staging.kind,
+            tables=tuple(
+                SidecarTable(r.table_key, r.location, r.version, r.version + 1, r.branch, self.lineage)
+                for r in refs.values()
+            ),
+            reads={k: pins[k] for k in staging.reads if k not in refs},
+            schema_hash=schema_hash,
+            marked=True,
+        )
+
+    def run(self) -> CommitInfo:
+        forking = [r for r in self.refs.values() if r.branch != self.lineage]
+        staged = {c.table_key: self._stage(c) for c in self.staging.changes if self.refs[c.table_key] not in forking}
+        reach(Step.TABLE_STAGED)
+        held = self.engine.sidecars.write(self.sidecar)  # A
+        try:
+            with ExitStack() as stack:
+                if forking:
+                    stack.enter_context(fork_lock(self.engine.store, exclusive=False))
+                for change in self.staging.changes:  # B
+                    key = change.table_key
+                    if key not in staged:
+                        staged[key] = self._fork(change)
+                    self._commit_table(key, staged[key])
+                done = self._publish()  # C
+        except BaseException as error:
+            self._give_up(held, error)
+            raise
+        self._tidy(held, done)  # D
+        return done
+
+    def _stage(self, change: TableChange) -> Any:
+        ref = self.refs[change.table_key]
+        dataset = self.engine.store.pinned(ref)
+        self.handles[change.table_key] = dataset
+        self._check_files(change, ref)
+        return stage(dataset, change)
+
+    def _check_files(self, change: TableChange, ref: TableRef) -> None:
+        from omnigraph.storage.fragments import missing_files
+
+        missing = missing_files(self.engine.store, ref.location, self.lineage, change.fragments)
+        if missing:
+            error = Conflict(
+                f"{len(missing)} data file(s) written for {ref.table_key} are gone ({missing[0]}, …): write them again",
+                code="fragments_gone",
+                details={"table_key": ref.table_key},
+            )
+            error.retryable = True
+            raise error
+
+    def _fork(self, change: TableChange) -> Any:
+        ref = self.refs[change.table_key]
+        engine = self.engine
+        fork = ensure_fork(engine.store, engine.manifest, engine.sidecars, ref, self.branch, self.sidecar.name)
+        self.handles[change.table_key] = fork
+        self._check_files(change, ref)
+        return stage(fork, change)
+
+    def _commit_table(self, key: str, operation: Any) -> None:
+        ref = self.refs[key]
+        try:
+            with lance_errors(f"committing {key}"):
+                dataset = apply(self.handles[key], operation, self.sidecar.name)
+        except OmniGraphError as error:
+            if error.__cause__ is not None and is_commit_race(error.__cause__):
+                raise ExpectedVersionMismatch(key, [ref.branch, ref.version], "another write in flight") from error
+            raise
+        self.moved.append(key)
+        reach(Step.TABLE_COMMITTED)
+        if int(dataset.version) != ref.version + 1:
+            raise ExpectedVersionMismatch(key, [ref.branch, ref.version], [self.lineage, int(dataset.version) - 1])
+        self.handles[key] = dataset
+
+    def _publish(self) -> CommitInfo:
+        refs = [
+            replace(ref, branch=self.lineage, version=ref.version + 1, row_count=self.handles[key].count_rows())
+            for key, ref in self.refs.items()
+        ]
+        draft = CommitDraft(str(ULID()), self.staging.actor, self.sidecar.operation_id, self.schema_hash)
+        done = publish(
+            self.engine.manifest,
+            self.engine.history,
+            self.branch,
+            draft,
+            refs,
+            expected=self.pins,
+            schema_hash=self.schema_hash,
+            already=self._already,
+            check=lambda state: _check_head(state, self.staging.expect_head),
+        )
+        for ref in refs:
+            self.engine.store.remember(replace(ref, stamp=done.id), self.handles[ref.table_key])
+        return done
+
+    def _already(self, state: ManifestState) -> CommitInfo | None:
+        """Another process may have rolled this very write forward (object stores, where nothing tells us alive)."""
+        if self.engine.sidecars.tells_the_dead:
+            return None
+        return self.engine.history.find_operation(self.branch, self.sidecar.operation_id, state.head)
+
+    def _give_up(self, held: Held, error: BaseException) -> None:
+        """Undo what moved and settle our sidecar; if even that fails, leave it to a sweep and say so."""
+        try:
+            engine = self.engine
+            state = engine.manifest.current(self.branch)
+            # A commit may have landed though its answer was lost: ask the table, not only our memory.
+            moved = tuple(
+                t.table_key
+                for t in self.sidecar.tables
+                if t.table_key in self.moved or observe(engine, state, self.sidecar, t).ours
+            )
+            if engine.history.find_operation(self.branch, self.sidecar.operation_id, state.head) is not None:
+                held.release()  # it was published after all: a sweep writes the audit and deletes the file
+            elif moved:
+                roll_back(engine, held, self.sidecar, Decision(Action.ROLL_BACK, "RolledBack", moved))
+            else:
+                held.remove()  # nothing moved: as if it had never been tried
+        except OmniGraphError as second:
+            error.add_note(
+                f"undoing it failed too ({second.message}); {self.sidecar.file} is left: "
+                f"run `omnigraph recover {self.engine.store.root.uri}`"
+            )
+        finally:
+            held.release()
+
+    def _tidy(self, held: Held, done: CommitInfo) -> None:
+        try:
+            held.remove()
+        except OmniGraphError as error:
+            log.warning("commit %s is published; its sidecar is left for a sweep: %s", done.id, error.message)
+
+
+def settle_drift(engine: Engine, branch: str, ref: TableRef) -> TableRef:
+    """The pin a write may stage on: where the head lies ahead of it by index builds alone, they are published first.
+
+    Raises:
+        ExpectedVersionMismatch: another write has moved the table and is about to publish.
+        Conflict: the head moved in a way that isn't explained; `omnigraph repair` looks into it.
+    """
+    dataset = engine.store.latest(ref.location, ref.branch)
+    head = int(dataset.version)
+    if head == ref.version:
+        return ref
+    actual = pin_of(engine.manifest.current(branch).tables.get(ref.table_key))
+    if actual != pin_of(ref):
+        raise ExpectedVersionMismatch(ref.table_key, [ref.branch, ref.version], list(actual or ()))
+    for name in engine.sidecars.names():
+        sidecar = engine.sidecars.read(name)
+        if sidecar is not None and any(
+            t.table_key == ref.table_key and t.table_branch == ref.branch for t in sidecar.tables
+        ):
+            raise ExpectedVersionMismatch(ref.table_key, [ref.branch, ref.version], "another write in flight")
+    actual = pin_of(engine.manifest.current(branch).tables.get(ref.table_key))
+    if actual != pin_of(ref):  # published between the two looks
+        raise ExpectedVersionMismatch(ref.table_key, [ref.branch, ref.version], list(actual or ()))
+    if not neutral(dataset, ref.version, head):
+        raise Conflict(
+            f"{ref.table_key} has versions {ref.version + 1}–{head} that no commit published and no interrupted write "
+            f"explains: run `omnigraph repair {engine.store.root.uri}`",
+            code="drift_needs_repair",
+            details={"table_key": ref.table_key, "pinned": ref.version, "head": head},
+        )
+    settled = replace(ref, version=head, row_count=dataset.count_rows())
+    draft = CommitDraft(str(ULID()), RECOVERY_ACTOR, None, None, extra={"drift_published": ref.table_key})
+    done = publish(
+        engine.manifest,
+        engine.history,
+        branch,
+        draft,
+        [settled],
+        expected={ref.table_key: pin_of(ref)},
+        already=lambda _: None,
+    )
+    return replace(settled, stamp=done.id)
+
+
+def neutral(dataset: lance.LanceDataset, after: int, upto: int) -> bool:
+    """Whether the transactions of the versions (after, upto] provably change no row."""
+    with lance_errors("reading a table's transactions"):
+        for version in range(after + 1, upto + 1):
+            transaction = dataset.read_transaction(version)
+            if transaction is None:
+                return False
+            operation = transaction.operation
+            kind = type(operation).__name__
+            empty_delete = kind == "Delete" and not operation.updated_fragments and not operation.deleted_fragment_ids
+            if kind not in _NEUTRAL and not empty_delete:
+                return False
+    return True

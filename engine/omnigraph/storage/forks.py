@@ -1,0 +1,128 @@
+"""Forks: a table's own lineage on a graph branch, made at the first write there (07 §6).
+
+On a directory, whoever makes a fork and publishes it holds a shared lock; whoever deletes one holds it exclusively. So a
+fork is never deleted between a writer's commit on it and its publish. On an object store forks are not deleted here.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import lance
+
+from omnigraph.errors import Conflict
+from omnigraph.storage.files import LocalFiles
+from omnigraph.storage.layout import RECOVERY, lance_branch
+from omnigraph.storage.manifest import Manifest
+from omnigraph.storage.sidecar import Sidecars
+from omnigraph.storage.steps import Step, reach
+from omnigraph.storage.store import Store
+from omnigraph.storage.translate import lance_errors
+from omnigraph.storage.types import TableRef
+
+__all__ = ["delete_fork", "ensure_fork", "fork_lock"]
+
+
+@contextmanager
+def fork_lock(store: Store, *, exclusive: bool) -> Iterator[bool]:
+    """Hold the lock of all forks. Yields False where it can't be had: exclusive while writers hold it, or on a store."""
+    if not isinstance(store.files, LocalFiles):
+        yield not exclusive
+        return
+    folder = store.files.path(RECOVERY)
+    os.makedirs(folder, exist_ok=True)
+    handle = os.open(os.path.join(folder, ".forks.lock"), os.O_CREAT | os.O_RDWR, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
+            held = True
+        except BlockingIOError:
+            held = False
+        yield held
+    finally:
+        os.close(handle)
+
+
+def ensure_fork(
+    store: Store, manifest: Manifest, sidecars: Sidecars, ref: TableRef, branch: str, own: str | None
+) -> lance.LanceDataset:
+    """The table's fork for the branch at the inherited version `ref`; made where there is none.
+
+    Args:
+        ref: the pin the branch inherited.
+        own: the name of this write's sidecar; None for a writer that only stages data files.
+
+    Raises:
+        Conflict: a fork stands there that another write is using.
+    """
+    existing = store.latest_or_none(ref.location, branch)
+    if existing is not None:
+        if int(existing.version) == ref.version and _grew_from(store, ref, branch):
+            return existing
+        _reclaim(store, manifest, sidecars, ref, branch, own)
+    with lance_errors(f"forking {ref.table_key} for branch {branch}"):
+        source = store.version(ref.location, ref.branch, ref.version)
+        try:
+            fork = source.create_branch(branch, source.version)
+        except OSError as error:
+            # Another writer made it at the same moment: take it, if it stands where ours would.
+            taken = store.latest_or_none(ref.location, branch)
+            if taken is None or int(taken.version) != ref.version:
+                raise _busy(ref, branch) from error
+            return taken
+    reach(Step.TABLE_FORKED)
+    return fork
+
+
+def _grew_from(store: Store, ref: TableRef, branch: str) -> bool:
+    with lance_errors(f"listing the forks of {ref.table_key}"):
+        listed = store.latest(ref.location).branches.list().get(branch)
+    return listed is not None and (listed["parent_branch"], listed["parent_version"]) == (ref.branch, ref.version)
+
+
+def _reclaim(store: Store, manifest: Manifest, sidecars: Sidecars, ref: TableRef, branch: str, own: str | None) -> None:
+    """Delete an orphan fork, one that neither a sidecar nor the manifest names."""
+    if not delete_fork(store, manifest, sidecars, ref.table_key, ref.location, branch, own):
+        raise _busy(ref, branch)
+
+
+def delete_fork(
+    store: Store,
+    manifest: Manifest,
+    sidecars: Sidecars,
+    table_key: str,
+    location: str,
+    branch: str,
+    own: str | None,
+) -> bool:
+    """Delete a table's fork if nothing names it. False: something does, or a writer is about to use one."""
+    with fork_lock(store, exclusive=True) as held:
+        if not held:
+            return False
+        for name in sidecars.names():
+            sidecar = sidecars.read(name) if name != own else None
+            if sidecar is not None and any(
+                t.table_key == table_key and t.table_branch == lance_branch(branch) for t in sidecar.tables
+            ):
+                return False
+        pinned = manifest.current(branch).tables.get(table_key)
+        if pinned is not None and pinned.branch == lance_branch(branch):
+            return False
+        with lance_errors(f"deleting the unused fork {branch} of {table_key}"):
+            store.latest(location).branches.delete(branch)
+        reach(Step.RECOVERY_FORK_DELETED)
+        return True
+
+
+def _busy(ref: TableRef, branch: str) -> Conflict:
+    error = Conflict(
+        f"another write is making the first change to {ref.table_key} on branch {branch!r}: retry; if none is running, "
+        "run `omnigraph recover`",
+        code="fork_in_use",
+        details={"table_key": ref.table_key, "branch": branch},
+    )
+    error.retryable = True
+    return error

@@ -1,0 +1,178 @@
+"""Building indices: they change no row, so an interrupted build is rolled forward with whatever it got done (07 §7)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import lance
+from ulid import ULID
+
+from omnigraph.errors import ExpectedVersionMismatch
+from omnigraph.storage.commit import check_operation_id, neutral, settle_drift
+from omnigraph.storage.engine import Engine
+from omnigraph.storage.forks import ensure_fork, fork_lock
+from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.manifest import ManifestState, pin_of
+from omnigraph.storage.publish import CommitDraft, publish
+from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text
+from omnigraph.storage.steps import Step, reach
+from omnigraph.storage.sweep import heal
+from omnigraph.storage.translate import lance_errors
+from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
+
+__all__ = ["IndexReport", "build_indices", "index_name"]
+
+UNPUBLISHED_WAIT_SECONDS = 2.0
+"""How long a build waits for a write that committed below it to publish or undo itself."""
+
+Wanted = Mapping[str, Sequence[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReport:
+    """`built`: table_key, column, index_type, action (`created` or `extended`), seconds. `commit`: None if none was."""
+
+    built: tuple[dict[str, Any], ...]
+    commit: CommitInfo | None
+
+
+def index_name(column: str, index_type: str) -> str:
+    return f"{column}_idx" if index_type == "BTREE" else f"{column}_{index_type.lower()}_idx"
+
+
+def _missing(dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """(column, index_type, `created` | `extended`) of what isn't there or doesn't cover every row."""
+    with lance_errors("reading the indices"):
+        rows = dataset.count_rows()
+        covered = {i.name: i.num_rows_indexed for i in dataset.describe_indices()}
+    if not rows:
+        return []  # the first write overwrites an empty table, and its indices with it
+    return [
+        (column, kind, "created" if name not in covered else "extended")
+        for column, kind in wanted
+        if covered.get(name := index_name(column, kind), -1) < rows
+    ]
+
+
+def build_indices(
+    engine: Engine, branch: str, columns: Wanted, *, actor: str | None, operation_id: str | None
+) -> IndexReport:
+    """Create the indices that are missing and extend those that don't cover every row; then publish.
+
+    Args:
+        columns: table key → (column, index type: BTREE, BITMAP, INVERTED, NGRAM).
+
+    Raises:
+        ExpectedVersionMismatch: another write kept moving a table; what was built is published by the next write.
+        RecoveryPending: as for every write.
+    """
+    with engine.queued(branch, columns):
+        heal(engine, branch)
+        state = engine.manifest.current(branch)
+        if operation_id:
+            done = engine.history.find_operation(branch, check_operation_id(operation_id), state.head)
+            if done is not None:
+                return IndexReport((), done)
+        name = operation_id or str(ULID())
+        if engine.history.find_recovery(branch, name, state.head) is not None:
+            name = str(ULID())
+        refs: dict[str, TableRef] = {}
+        for key in columns:
+            if (ref := state.tables.get(key)) is not None and _missing(engine.store.pinned(ref), columns[key]):
+                own = ref.branch == lance_branch(branch)
+                refs[key] = settle_drift(engine, branch, ref) if own else ref
+        if not refs:
+            return IndexReport((), None)
+        return _build(engine, branch, columns, refs, state, name, operation_id or name, actor)
+
+
+def _build(
+    engine: Engine,
+    branch: str,
+    columns: Wanted,
+    refs: Mapping[str, TableRef],
+    state: ManifestState,
+    name: str,
+    operation_id: str,
+    actor: str | None,
+) -> IndexReport:
+    lineage = lance_branch(branch)
+    sidecar = Sidecar(
+        name=name,
+        operation_id=operation_id,
+        started_at=now_text(),
+        branch=branch,
+        actor_id=actor,
+        writer_kind=WriterKind.ENSURE_INDICES,
+        tables=tuple(
+            SidecarTable(r.table_key, r.location, r.version, r.version + 1, r.branch, lineage) for r in refs.values()
+        ),
+        marked=True,
+    )
+    built: list[dict[str, Any]] = []
+    held = engine.sidecars.write(sidecar)
+    try:
+        with ExitStack() as stack:
+            if any(r.branch != lineage for r in refs.values()):
+                stack.enter_context(fork_lock(engine.store, exclusive=False))
+            for key, ref in refs.items():
+                if ref.branch == lineage:
+                    dataset = engine.store.latest(ref.location, ref.branch)
+                else:
+                    dataset = ensure_fork(engine.store, engine.manifest, engine.sidecars, ref, branch, name)
+                built += _index_table(key, dataset, columns[key])
+            heads = [_settled_head(engine, branch, ref) for ref in refs.values()]
+            draft = CommitDraft(str(ULID()), actor, operation_id, None)
+            commit = publish(
+                engine.manifest,
+                engine.history,
+                branch,
+                draft,
+                [head for head, _ in heads],
+                expected={head.table_key: pin for head, pin in heads},
+                already=lambda s: engine.history.find_operation(branch, operation_id, s.head),
+            )
+    except BaseException:
+        held.release()  # nothing to undo: a sweep rolls forward what was built
+        raise
+    held.remove()
+    return IndexReport(tuple(built), commit)
+
+
+def _index_table(key: str, dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
+    out = []
+    for column, kind, action in _missing(dataset, wanted):
+        began = time.perf_counter()
+        with lance_errors(f"building the {kind} index of {key}.{column}"):
+            if action == "extended":
+                dataset.optimize.optimize_indices(index_names=[index_name(column, kind)])
+            else:
+                dataset.create_scalar_index(column, kind, name=index_name(column, kind))
+        reach(Step.INDEX_BUILT)
+        seconds = round(time.perf_counter() - began, 3)
+        out.append({"table_key": key, "column": column, "index_type": kind, "action": action, "seconds": seconds})
+    return out
+
+
+def _settled_head(engine: Engine, branch: str, ref: TableRef) -> tuple[TableRef, tuple[str | None, int] | None]:
+    """The table's head and the pin it may follow: between them lie index builds alone.
+
+    A build may be rebased over a write that isn't published yet; that one is waited for.
+    """
+    lineage = lance_branch(branch)
+    deadline = time.monotonic() + UNPUBLISHED_WAIT_SECONDS
+    while True:
+        dataset = engine.store.latest(ref.location, lineage)
+        pin = pin_of(engine.manifest.current(branch).tables.get(ref.table_key))
+        head = int(dataset.version)
+        if pin is not None:
+            begun = pin[1]
+            if (pin[0] == lineage or pin == (ref.branch, ref.version)) and neutral(dataset, begun, head):
+                return TableRef(ref.table_key, ref.location, lineage, head, dataset.count_rows()), pin
+        if time.monotonic() > deadline:
+            raise ExpectedVersionMismatch(ref.table_key, [ref.branch, ref.version], list(pin or ()))
+        time.sleep(0.02)

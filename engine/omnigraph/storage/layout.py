@@ -1,0 +1,71 @@
+"""Names under a graph's root (01 §1.1)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+from omnigraph.errors import BadRequest
+
+__all__ = [
+    "ACTORS", "COMMITS", "MAIN", "MANIFEST", "RECOVERIES", "RECOVERY", "check_branch_name", "fnv1a64", "free_location",
+    "lance_branch", "schema_file", "table_path",
+]  # fmt: skip
+
+MAIN = "main"
+MANIFEST = "__manifest"
+COMMITS = "_graph_commits.lance"
+ACTORS = "_graph_commit_actors.lance"
+RECOVERIES = "_graph_commit_recoveries.lance"
+RECOVERY = "__recovery"
+
+_SEGMENT = re.compile(r"^[\w.-]+$")
+
+
+def fnv1a64(name: str) -> str:
+    """FNV-1a, 64 bit, of the UTF-8 name, as 16 lower-case hex digits (http://www.isthe.com/chongo/tech/comp/fnv/)."""
+    value = 0xCBF29CE484222325
+    for byte in name.encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return f"{value:016x}"
+
+
+def table_path(table_key: str) -> str:
+    """`node:Person` → `nodes/{hash}`: where a new table goes, if the place is free."""
+    kind, _, name = table_key.partition(":")
+    return f"{kind}s/{fnv1a64(name)}"
+
+
+def free_location(table_key: str, taken: Container[str]) -> str:
+    """The first of `{path}`, `{path}-2`, `{path}-3`… not taken."""
+    path, n = table_path(table_key), 2
+    candidate = path
+    while candidate in taken:
+        candidate, n = f"{path}-{n}", n + 1
+    return candidate
+
+
+def schema_file(schema_hash: str) -> str:
+    return f"_schemas/{schema_hash}.pg"
+
+
+def lance_branch(branch: str | None) -> str | None:
+    """`main` is Lance's default lineage and never stored as a name."""
+    return None if branch in (None, MAIN) else branch
+
+
+def check_branch_name(name: str) -> None:
+    """Raise BadRequest unless the name can be a new branch (Lance's rules, and none of ours beginning with `__`)."""
+    ok = (
+        0 < len(name) <= 200
+        and name != MAIN
+        and not name.startswith("__")
+        and ".." not in name
+        and not name.endswith(".lock")
+        and all(_SEGMENT.match(part) for part in name.split("/"))
+    )
+    if not ok:
+        raise BadRequest(
+            f"{name!r} can't be a branch's name: use letters, digits, '.', '-', '_' and '/', at most 200 characters, "
+            "not 'main', not beginning with '__'"
+        )

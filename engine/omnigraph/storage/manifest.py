@@ -1,0 +1,303 @@
+"""`__manifest`: which version of which table is visible (01 §1.3). Rows in, one `ManifestState` out."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import Internal, NotFound
+from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
+from omnigraph.storage.store import Store
+from omnigraph.storage.translate import is_missing, lance_errors
+from omnigraph.storage.types import CommitInfo, TableRef
+
+__all__ = [
+    "INTERNAL_VERSION", "Manifest", "ManifestState", "head_row", "manifest_schema", "manifest_table", "overlay", "pin_of",
+    "registration_row", "state_from_rows", "version_row",
+]  # fmt: skip
+
+INTERNAL_VERSION = 3
+"""The shape of the system tables written here (01 §1.4)."""
+
+_MAX_U64 = 2**64 - 1
+_READ = ["object_type", "location", "metadata", "table_key", "table_version", "table_branch", "row_count"]
+_UPDATED = "_row_last_updated_at_version"
+
+Pin = tuple[str | None, int]
+Row = dict[str, Any]
+
+
+def manifest_schema(schema_hash: str) -> pa.Schema:
+    return pa.schema(
+        [
+            pa.field("object_id", pa.string(), False, metadata={"lance-schema:unenforced-primary-key": "true"}),
+            pa.field("object_type", pa.string(), False),
+            pa.field("location", pa.string()),
+            pa.field("metadata", pa.string()),
+            pa.field("base_objects", pa.list_(pa.string())),
+            pa.field("table_key", pa.string(), False),
+            pa.field("table_version", pa.uint64()),
+            pa.field("table_branch", pa.string()),
+            pa.field("row_count", pa.uint64()),
+        ],
+        metadata={
+            "omnigraph:internal_schema_version": str(INTERNAL_VERSION),
+            "omnigraph:schema_hash": schema_hash,
+        },
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestState:
+    """What one version of one branch of the manifest says. Immutable, safe to share."""
+
+    branch: str
+    version: int
+    tables: Mapping[str, TableRef]
+    locations: Mapping[str, str]  # of every table ever registered here, tombstoned ones too
+    head: CommitInfo
+
+
+def pin_of(ref: TableRef | None) -> Pin | None:
+    """The pair a publish compares: lineage and version. None: the table isn't there."""
+    return None if ref is None else (ref.branch, ref.version)
+
+
+# --- rows -----------------------------------------------------------------------------------------------------------
+
+
+def registration_row(table_key: str, location: str) -> Row:
+    return _row(table_key, "table", table_key, location=location)
+
+
+def version_row(ref: TableRef, dataset_uri: str) -> Row:
+    fork = f"@{ref.branch}" if ref.branch else ""
+    metadata = {
+        # Never used to open. Older readers of this format do, in just this form: absolute, without the leading slash.
+        "manifest_path": f"{_object_path(dataset_uri)}/_versions/{_MAX_U64 - ref.version:020}.manifest",
+        "manifest_size": None,
+        "e_tag": None,
+        "naming_scheme": "V2",
+        "commit": ref.stamp,
+    }
+    return _row(
+        f"{ref.table_key}{fork}${ref.version:020}",
+        "table_version",
+        ref.table_key,
+        location=ref.location,
+        metadata=json.dumps(metadata),
+        table_version=ref.version,
+        table_branch=ref.branch,
+        row_count=ref.row_count,
+    )
+
+
+def head_row(commit: CommitInfo) -> Row:
+    """The branch's one row that every publish updates; `metadata` holds the newest commit whole."""
+    metadata = {
+        "id": commit.id,
+        "branch": commit.branch,
+        "parents": list(commit.parents),
+        "created_at": commit.created_at.astimezone(UTC).isoformat(timespec="microseconds"),
+        "actor": commit.actor,
+        "operation_id": commit.operation_id,
+        "schema_hash": commit.schema_hash,
+        "recovery_kind": commit.recovery_kind,
+        **{k: v for k, v in commit.extra.items() if v is not None},
+    }
+    return _row(f"graph_head:{commit.branch}", "graph_head", "graph", metadata=json.dumps(metadata))
+
+
+def manifest_table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+    return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+def _row(object_id: str, object_type: str, table_key: str, **columns: Any) -> Row:
+    return {"object_id": object_id, "object_type": object_type, "table_key": table_key} | columns
+
+
+def _object_path(uri: str) -> str:
+    return re.sub(r"^[a-z0-9]+://[^/]+", "", uri).lstrip("/")
+
+
+def _commit_of(metadata: str, manifest_version: int) -> CommitInfo:
+    data = json.loads(metadata)
+    known = {"id", "branch", "parents", "created_at", "actor", "operation_id", "schema_hash", "recovery_kind"}
+    return CommitInfo(
+        id=data["id"],
+        branch=data["branch"],
+        manifest_version=manifest_version,
+        parents=tuple(data["parents"]),
+        created_at=datetime.fromisoformat(data["created_at"]),
+        actor=data.get("actor"),
+        operation_id=data.get("operation_id"),
+        schema_hash=data.get("schema_hash"),
+        recovery_kind=data.get("recovery_kind"),
+        extra={k: v for k, v in data.items() if k not in known},
+    )
+
+
+# --- rows → state ---------------------------------------------------------------------------------------------------
+
+
+def state_from_rows(branch: str, version: int, rows: pa.Table, base: ManifestState | None = None) -> ManifestState:
+    """The snapshot: per table the version or tombstone published last (then the larger table_version).
+
+    Args:
+        rows: the columns of `_READ` and `_row_last_updated_at_version`, in any order.
+        base: an older state of the same lineage; then `rows` are only those changed since.
+
+    Raises:
+        Internal: no `graph_head` row, or two versions of a table in one publish.
+    """
+    tables = dict(base.tables) if base else {}
+    locations = dict(base.locations) if base else {}
+    head = base.head if base else None
+    order = pc.sort_indices(rows, sort_keys=[(_UPDATED, "ascending"), ("table_version", "ascending")])
+    rows = rows.take(order).combine_chunks()
+    kinds = rows["object_type"]
+    for row in rows.filter(pc.equal(kinds, "table")).select(["table_key", "location"]).to_pylist():
+        locations[row["table_key"]] = row["location"]
+    versions = rows.filter(pc.is_in(kinds, value_set=pa.array(["table_version", "table_tombstone"])))
+    for row in versions.take(_last_of_each(versions["table_key"])).to_pylist():
+        key = row["table_key"]
+        if row["object_type"] == "table_tombstone":
+            tables.pop(key, None)
+            continue
+        tables[key] = TableRef(
+            table_key=key,
+            location=locations.get(key) or row["location"],
+            branch=row["table_branch"],
+            version=row["table_version"],
+            row_count=row["row_count"] or 0,
+            stamp=json.loads(row["metadata"] or "{}").get("commit") or "",
+        )
+    heads = rows.filter(pc.equal(kinds, "graph_head"))
+    if heads.num_rows:
+        last = heads.slice(heads.num_rows - 1).to_pylist()[0]
+        head = _commit_of(last["metadata"], last[_UPDATED])
+    if head is None:
+        raise Internal(
+            f"{MANIFEST} of branch {branch!r} names no head commit: the graph was made by another version of the product "
+            "or is damaged; export it with that version and load it anew"
+        )
+    return ManifestState(branch, version, tables, locations, head)
+
+
+def _last_of_each(keys: pa.ChunkedArray) -> pa.Array:
+    """Positions of the last occurrence of every value, ascending."""
+    if not len(keys):
+        return pa.array([], pa.int64())
+    encoded = keys.combine_chunks().dictionary_encode()
+    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
+    # numpy keeps the last of repeated assignments.
+    last[encoded.indices.to_numpy()] = np.arange(len(encoded))
+    return pa.array(np.sort(last))
+
+
+# --- reading --------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Manifest:
+    """Reads the manifest of a root; keeps the newest state of each branch and reads only what changed since."""
+
+    store: Store
+    _newest: dict[str, ManifestState] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def handle(self, branch: str) -> lance.LanceDataset:
+        """A fresh handle at the newest version of the branch. Raises NotFound for an unknown branch."""
+        dataset = self.store.latest_or_none(MANIFEST, branch)
+        if dataset is None:
+            raise NotFound(f"there is no branch {branch!r} in {self.store.root.uri}", details={"branch": branch})
+        return dataset
+
+    def branches(self) -> dict[str, dict[str, Any]]:
+        """Lance's record of every branch but main: parent_branch (None: main), parent_version, create_at (s)."""
+        with lance_errors(f"listing the branches of {self.store.root.uri}"):
+            listed: dict[str, dict[str, Any]] = self.store.latest(MANIFEST).branches.list()
+        return listed
+
+    def exists(self, branch: str) -> bool:
+        return lance_branch(branch) is None or branch in self.branches()
+
+    def current(self, branch: str) -> ManifestState:
+        return self.read(branch, self.handle(branch))
+
+    def read(self, branch: str, dataset: lance.LanceDataset) -> ManifestState:
+        """The state at the handle's version. Cheap when little changed since the newest one known."""
+        version = int(dataset.version)
+        with self._lock:
+            known = self._newest.get(branch)
+        if known is not None and known.version == version:
+            return known
+        base = known if known is not None and known.version < version else None
+        with lance_errors(f"reading {MANIFEST} of branch {branch} at version {version}"):
+            rows = dataset.scanner(
+                columns=[*_READ, _UPDATED], filter=f"{_UPDATED} > {base.version}" if base else None
+            ).to_table()
+        state = state_from_rows(branch, version, rows, base)
+        self.learn(state)
+        return state
+
+    def learn(self, state: ManifestState) -> None:
+        """Take note of a state just read or published."""
+        with self._lock:
+            known = self._newest.get(state.branch)
+            if known is None or known.version < state.version:
+                self._newest[state.branch] = state
+
+    def forget(self, branch: str) -> None:
+        with self._lock:
+            self._newest.pop(branch, None)
+
+    def at(self, branch: str, version: int) -> ManifestState:
+        """The state at an older version; a version from before the branch began is its parent's.
+
+        Raises:
+            NotFound: no such version.
+        """
+        with self._lock:
+            known = self._newest.get(branch)
+        if known is not None and known.version == version:
+            return known
+        lineage = branch
+        listed = self.branches() if lance_branch(branch) else {}
+        while lineage in listed and version < listed[lineage]["parent_version"]:
+            lineage = listed[lineage]["parent_branch"] or MAIN
+        try:
+            dataset = lance.dataset(
+                self.store.path(MANIFEST, lineage),
+                version=version,
+                session=self.store.session,
+                storage_options=dict(self.store.root.options) or None,
+            )
+        except (ValueError, OSError) as error:
+            if is_missing(error):
+                raise NotFound(
+                    f"branch {branch!r} has no version {version}", details={"branch": branch, "version": version}
+                ) from error
+            with lance_errors(f"opening {MANIFEST} at version {version}"):
+                raise
+        with lance_errors(f"reading {MANIFEST} at version {version}"):
+            rows = dataset.scanner(columns=[*_READ, _UPDATED]).to_table()
+        return state_from_rows(branch, version, rows)
+
+
+def overlay(
+    state: ManifestState, version: int, refs: Sequence[TableRef], locations: Mapping[str, str], head: CommitInfo
+) -> ManifestState:
+    """The state right after a publish of ours that followed directly on `state`."""
+    tables = dict(state.tables) | {ref.table_key: ref for ref in refs}
+    return replace(state, version=version, tables=tables, locations=dict(state.locations) | dict(locations), head=head)

@@ -1,0 +1,184 @@
+"""One write to `__manifest` makes a graph commit visible (01 §1.5)."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import lance
+
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError, RowLevelCasContention
+from omnigraph.storage.history import History, compact
+from omnigraph.storage.manifest import (
+    Manifest,
+    ManifestState,
+    Pin,
+    head_row,
+    manifest_table,
+    overlay,
+    pin_of,
+    registration_row,
+    version_row,
+)
+from omnigraph.storage.steps import Step, reach
+from omnigraph.storage.translate import is_commit_race, lance_errors, scrub
+from omnigraph.storage.types import CommitInfo, TableRef
+
+__all__ = ["ATTEMPTS", "CommitDraft", "check_expected", "publish"]
+
+log = logging.getLogger(__name__)
+
+ATTEMPTS = 5
+"""How often a publish that lost the race for the head row reads again and re-checks."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitDraft:
+    """A commit before its place in history is known."""
+
+    id: str
+    actor: str | None
+    operation_id: str | None
+    schema_hash: str | None
+    recovery_kind: str | None = None
+    merged_parent: str | None = None
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def after(self, head: CommitInfo, branch: str, version: int) -> CommitInfo:
+        now = datetime.now(UTC)
+        return CommitInfo(
+            id=self.id,
+            branch=branch,
+            manifest_version=version,
+            parents=(head.id,) if self.merged_parent is None else (head.id, self.merged_parent),
+            # Clocks go back; history's times don't, or travelling by time would miss commits.
+            created_at=max(now, head.created_at),
+            actor=self.actor,
+            operation_id=self.operation_id,
+            schema_hash=self.schema_hash or head.schema_hash,
+            recovery_kind=self.recovery_kind,
+            extra=self.extra,
+        )
+
+
+def check_expected(state: ManifestState, expected: Mapping[str, Pin | None], schema_hash: str | None) -> None:
+    """Every table written or relied on still stands where it was read, and so does the schema.
+
+    Raises:
+        ExpectedVersionMismatch: one has moved.
+        Conflict: the schema has changed.
+    """
+    for table_key, pin in expected.items():
+        actual = pin_of(state.tables.get(table_key))
+        if actual != pin:
+            raise ExpectedVersionMismatch(table_key, _show(pin), _show(actual))
+    if schema_hash is not None and state.head.schema_hash not in (None, schema_hash):
+        moved = Conflict(
+            "the graph's schema changed while this write was prepared: open it again and retry",
+            code="schema_changed",
+            details={"expected": schema_hash, "actual": state.head.schema_hash},
+        )
+        moved.retryable = True
+        raise moved
+
+
+def _show(pin: Pin | None) -> list[str | int | None] | None:
+    return None if pin is None else list(pin)
+
+
+def publish(
+    manifest: Manifest,
+    history: History,
+    branch: str,
+    draft: CommitDraft,
+    refs: Sequence[TableRef],
+    *,
+    expected: Mapping[str, Pin | None],
+    schema_hash: str | None = None,
+    already: Callable[[ManifestState], CommitInfo | None],
+    check: Callable[[ManifestState], None] | None = None,
+    registrations: Mapping[str, str] | None = None,
+) -> CommitInfo:
+    """Publish `refs` as one commit on the branch.
+
+    Args:
+        expected: the pins of every table written or relied on.
+        already: finds this very operation in a state that another process published, or None.
+        check: one more condition on the state that is published upon; raises to refuse.
+        registrations: table key → location of new tables.
+
+    Raises:
+        ExpectedVersionMismatch, Conflict: the state moved; nothing was published.
+        RowLevelCasContention: other commits won `ATTEMPTS` times.
+    """
+    registrations = registrations or {}
+    if len({r.table_key for r in refs}) != len(refs):
+        raise Internal("a publish names a table twice")
+    refs = [replace(ref, stamp=draft.id) for ref in refs]
+    reach(Step.PUBLISH_BEFORE)
+    for attempt in range(ATTEMPTS):
+        dataset = manifest.handle(branch)
+        state = manifest.read(branch, dataset)
+        done = already(state)
+        if done is not None:
+            return done
+        check_expected(state, expected, schema_hash)
+        if check is not None:
+            check(state)
+        history.fill_gap(state.head, branch)
+        commit = draft.after(state.head, branch, state.version + 1)
+        rows = [
+            *(registration_row(key, location) for key, location in registrations.items()),
+            *(version_row(ref, manifest.store.path(ref.location, ref.branch)) for ref in refs),
+            head_row(commit),
+        ]
+        merge = (
+            dataset.merge_insert("object_id")
+            .when_matched_update_all()
+            .when_not_matched_insert_all()
+            # With an index the row-level check is silently skipped; with retries the merge would be re-based unseen.
+            .use_index(False)
+            .conflict_retries(0)
+        )
+        try:
+            merge.execute(manifest_table(rows, dataset.schema))
+        except (OSError, RuntimeError) as error:
+            if not is_commit_race(error):
+                settled = manifest.current(branch)
+                if settled.head.id == draft.id:
+                    _follow_up(manifest, history, settled.head, branch, None)
+                    return settled.head
+                with lance_errors(f"publishing on branch {branch}"):
+                    raise
+            time.sleep(random.uniform(0, 0.004 * 2**attempt))
+            continue
+        reach(Step.PUBLISH_DONE)
+        if dataset.version == state.version + 1:
+            manifest.learn(overlay(state, int(dataset.version), refs, registrations, commit))
+        else:  # something that isn't a commit of ours (a compaction) came in between
+            commit = manifest.read(branch, dataset).head
+        _follow_up(manifest, history, commit, branch, dataset)
+        return commit
+    raise RowLevelCasContention(branch, ATTEMPTS)
+
+
+def _follow_up(
+    manifest: Manifest, history: History, commit: CommitInfo, branch: str, dataset: lance.LanceDataset | None
+) -> None:
+    """The write is durable; its history rows and the manifest's upkeep follow.
+
+    A failure here must not be answered as a failed write: the next publish appends the rows.
+    """
+    try:
+        history.record(commit, branch)
+        if dataset is not None:
+            compact(dataset)
+    except OmniGraphError as error:
+        log.warning("commit %s is published; its history row follows with the next one: %s", commit.id, error.message)
+    except (OSError, ValueError, RuntimeError) as error:
+        log.warning("commit %s is published; compacting the manifest failed: %s", commit.id, scrub(str(error)))

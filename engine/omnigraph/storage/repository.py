@@ -1,0 +1,179 @@
+"""`Repository`: one opened root. Each method is one verb and hands over to one module."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Literal
+
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest, Forbidden, NotFound
+from omnigraph.schema.catalog import Catalog
+from omnigraph.storage import branch as branches
+from omnigraph.storage import fragments
+from omnigraph.storage.commit import commit as commit_staging
+from omnigraph.storage.create import create_graph
+from omnigraph.storage.engine import Engine
+from omnigraph.storage.forks import ensure_fork
+from omnigraph.storage.indices import IndexReport, build_indices
+from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
+from omnigraph.storage.manifest import ManifestState
+from omnigraph.storage.snapshot import Snapshot
+from omnigraph.storage.sweep import SweepReport, sweep
+from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableRef
+from omnigraph.storage.uri import parse_root
+
+__all__ = ["At", "Repository"]
+
+At = int | str | datetime | Snapshot | None
+"""A point in a branch's history: manifest version, commit id, time (UTC where it has no zone), a snapshot; None: now."""
+
+
+class Repository:
+    """An opened graph root. Thread-safe. Opening sweeps nothing: see `sweep`."""
+
+    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
+        self.engine = engine
+        self.read_only = read_only
+
+    @property
+    def uri(self) -> str:
+        return self.engine.store.root.uri
+
+    def __repr__(self) -> str:
+        return f"Repository({self.uri!r}{', read_only=True' if self.read_only else ''})"
+
+    @classmethod
+    def create(cls, uri: str, catalog: Catalog, *, actor: str | None = None) -> Repository:
+        """Create an empty graph. A creation that was interrupted is done anew by calling this again.
+
+        Raises:
+            Conflict: there is a graph already.
+        """
+        engine = Engine.of(parse_root(uri))
+        create_graph(engine, catalog, actor)
+        return cls(engine)
+
+    @classmethod
+    def open(cls, uri: str, *, read_only: bool = False) -> Repository:
+        """Open a graph.
+
+        Raises:
+            NotFound: no graph there.
+        """
+        engine = Engine.of(parse_root(uri))
+        if engine.store.latest_or_none(MANIFEST) is None:
+            raise NotFound(
+                f"there is no graph at {engine.store.root.uri}: create one with `omnigraph init --schema FILE "
+                f"{engine.store.root.uri}`",
+                code="graph_not_found",
+                details={"uri": engine.store.root.uri},
+            )
+        return cls(engine, read_only=read_only)
+
+    # --- reading ---
+
+    def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
+        """A pinned view of a branch, now or at a point of its history. Raises NotFound."""
+        return Snapshot(self.engine, self._state(branch, at))
+
+    def _state(self, branch: str, at: At) -> ManifestState:
+        manifest = self.engine.manifest
+        if at is None:
+            return manifest.current(branch)
+        if isinstance(at, Snapshot):
+            return at.state
+        if isinstance(at, bool):
+            raise BadRequest("a point in history is a version, a commit id or a time")
+        if isinstance(at, int):
+            return manifest.at(branch, at)
+        return manifest.at(branch, self._commit_at(branch, at).manifest_version)
+
+    def _commit_at(self, branch: str, at: str | datetime) -> CommitInfo:
+        head = self.head(branch)
+        if isinstance(at, str):
+            return head if at == head.id else self.engine.history.find(branch, at, head)
+        when = at if at.tzinfo else at.replace(tzinfo=UTC)
+        for commit in self.engine.history.commits(branch, head):
+            if commit.created_at <= when:
+                return commit
+        raise NotFound(f"branch {branch!r} has no commit as old as {when.isoformat()}", details={"branch": branch})
+
+    def head(self, branch: str = MAIN) -> CommitInfo:
+        return self.engine.manifest.current(branch).head
+
+    def commits(self, branch: str = MAIN, limit: int = 50, before: str | None = None) -> list[CommitInfo]:
+        """Commits of the branch, newest first.
+
+        Args:
+            before: a commit id; only older ones are listed.
+        """
+        listed = self.engine.history.commits(branch, self.head(branch))
+        if before is not None:
+            at = next((i for i, c in enumerate(listed) if c.id == before), None)
+            if at is None:
+                raise NotFound(f"branch {branch!r} has no commit {before!r}", details={"commit": before})
+            listed = listed[at + 1 :]
+        return listed[:limit]
+
+    def branches(self) -> list[BranchInfo]:
+        return branches.list_branches(self.engine)
+
+    # --- writing ---
+
+    def create_branch(self, name: str, *, from_: str = MAIN, at: At = None, actor: str | None = None) -> BranchInfo:
+        """Create a branch from a branch, or from a point of its history. `actor` is who asked; it makes no commit."""
+        self._writable()
+        base = self._state(from_, at)
+        listed = self.engine.manifest.branches()
+        lineage = base.branch
+        while lineage in listed and base.version < listed[lineage]["parent_version"]:
+            lineage = listed[lineage]["parent_branch"] or MAIN
+        return branches.create_branch(self.engine, name, base, lineage)
+
+    def commit(self, staging: Staging, base: Snapshot) -> CommitInfo:
+        """The one function every writer ends in; see `omnigraph.storage.commit.commit`."""
+        self._writable()
+        return commit_staging(self.engine, staging, base.state)
+
+    def write_target(self, base: Snapshot, table_key: str) -> TableRef:
+        """Where data files for this table go on the snapshot's branch; forks the table if that is its first write."""
+        self._writable()
+        ref = base.ref(table_key)
+        lineage = lance_branch(base.branch)
+        if ref.branch == lineage:
+            return ref
+        engine = self.engine
+        ensure_fork(engine.store, engine.manifest, engine.sidecars, ref, base.branch, None)
+        return TableRef(table_key, ref.location, lineage, ref.version, ref.row_count)
+
+    def write_fragments(self, base: Snapshot, table_key: str, data: pa.RecordBatchReader | pa.Table) -> tuple[str, ...]:
+        """Write rows as data files, invisible until a commit names them. See `fragments.write_fragments`."""
+        return fragments.write_fragments(self.uri, self.write_target(base, table_key), data)
+
+    def build_indices(
+        self,
+        branch: str,
+        columns: Mapping[str, Sequence[tuple[str, str]]],
+        *,
+        actor: str | None = None,
+        operation_id: str | None = None,
+    ) -> IndexReport:
+        self._writable()
+        return build_indices(self.engine, branch, columns, actor=actor, operation_id=operation_id)
+
+    # --- recovery ---
+
+    def sweep(self, mode: Literal["full", "forward"] = "full") -> SweepReport:
+        """Settle what dead writers left. See `omnigraph.storage.sweep.sweep`."""
+        self._writable()
+        return sweep(self.engine, mode)
+
+    def pending(self) -> list[str]:
+        """Names of the sidecars there are, dead or alive, oldest first: one directory listing."""
+        return self.engine.sidecars.names()
+
+    def _writable(self) -> None:
+        if self.read_only:
+            raise Forbidden(f"{self.uri} is opened for reading only", code="read_only")

@@ -1,0 +1,134 @@
+"""A pinned, immutable view of one graph version. Everything in and out is Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import BadRequest, Internal, NotFound
+from omnigraph.schema.catalog import Catalog
+from omnigraph.storage.engine import Engine
+from omnigraph.storage.manifest import ManifestState
+from omnigraph.storage.schemas import load_catalog
+from omnigraph.storage.translate import lance_errors
+from omnigraph.storage.types import CommitInfo, TableRef
+
+__all__ = ["Snapshot"]
+
+Filter = str | pc.Expression | None
+
+
+class Snapshot:
+    """What one commit made visible. Safe to share between threads; keeps reading the same rows whatever is written."""
+
+    def __init__(self, engine: Engine, state: ManifestState) -> None:
+        self._engine = engine
+        self.state = state
+
+    def __repr__(self) -> str:
+        return f"Snapshot({self._engine.store.root.uri!r}, {self.branch!r}, version {self.manifest_version})"
+
+    @property
+    def branch(self) -> str:
+        return self.state.branch
+
+    @property
+    def manifest_version(self) -> int:
+        return self.state.version
+
+    @property
+    def head(self) -> CommitInfo:
+        return self.state.head
+
+    @property
+    def schema_hash(self) -> str:
+        if self.state.head.schema_hash is None:
+            raise Internal(f"commit {self.state.head.id} names no schema")
+        return self.state.head.schema_hash
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        return load_catalog(self._engine.store.files, self.schema_hash)
+
+    @property
+    def tables(self) -> Mapping[str, TableRef]:
+        return self.state.tables
+
+    def ref(self, table_key: str) -> TableRef:
+        ref = self.state.tables.get(table_key)
+        if ref is None:
+            raise NotFound(f"{self!r} has no table {table_key}", details={"table_key": table_key})
+        return ref
+
+    def fingerprint(self, table_key: str) -> tuple[Any, ...]:
+        """Hashable identity of the table's content: equal fingerprints, equal rows."""
+        ref = self.ref(table_key)
+        return (ref.location, ref.branch, ref.version, ref.stamp)
+
+    def dataset(self, table_key: str) -> lance.LanceDataset:
+        """The pinned Lance dataset, for this room and for what only Lance's scanner can do (search). Never written."""
+        return self._engine.store.pinned(self.ref(table_key))
+
+    def schema(self, table_key: str) -> pa.Schema:
+        return self.dataset(table_key).schema
+
+    def scan(
+        self, table_key: str, columns: Sequence[str] | None = None, filter: Filter = None, limit: int | None = None
+    ) -> pa.Table:
+        """The table's rows; `columns` may name `_rowid`, `_row_created_at_version`, `_row_last_updated_at_version`.
+
+        Args:
+            filter: a Lance SQL condition or a pyarrow expression.
+        """
+        with lance_errors(f"reading {table_key}"):
+            return self._scanner(table_key, columns, filter, limit).to_table()
+
+    def scan_batches(
+        self, table_key: str, columns: Sequence[str] | None = None, filter: Filter = None, limit: int | None = None
+    ) -> pa.RecordBatchReader:
+        """As `scan`, batch by batch."""
+        with lance_errors(f"reading {table_key}"):
+            return self._scanner(table_key, columns, filter, limit).to_reader()
+
+    def _scanner(
+        self, table_key: str, columns: Sequence[str] | None, filter: Filter, limit: int | None
+    ) -> lance.LanceScanner:
+        dataset = self.dataset(table_key)
+        names = None if columns is None else list(columns)
+        if names is not None:
+            unknown = [n for n in names if not n.startswith("_") and n not in dataset.schema.names]
+            if unknown:
+                raise BadRequest(f"{table_key} has no column {', '.join(unknown)}", details={"table_key": table_key})
+        return dataset.scanner(columns=names, filter=filter, limit=limit, prefilter=True)
+
+    def take(
+        self, table_key: str, row_ids: Sequence[int] | pa.Array | np.ndarray[Any, Any], columns: Sequence[str]
+    ) -> pa.Table:
+        """Rows by `_rowid`, in the given order, repeats included.
+
+        Raises:
+            NotFound: a row id isn't in this version.
+        """
+        ids = row_ids if isinstance(row_ids, pa.Array) else pa.array(np.asarray(row_ids, dtype=np.uint64))
+        if not len(ids):
+            return self.scan(table_key, columns, limit=0)
+        with lance_errors(f"reading rows of {table_key}"):
+            rows = self.dataset(table_key)._take_rows(ids.to_pylist(), columns=list(columns))
+        if rows.num_rows != len(ids):
+            # Lance leaves unknown ids out without a word, and the rest would move up.
+            raise NotFound(f"{table_key} lacks {len(ids) - rows.num_rows} of the {len(ids)} row ids asked for")
+        return rows
+
+    def count_rows(self, table_key: str, filter: Filter = None) -> int:
+        if filter is None:
+            return self.ref(table_key).row_count
+        with lance_errors(f"counting rows of {table_key}"):
+            if isinstance(filter, str):
+                return int(self.dataset(table_key).count_rows(filter))
+            return int(self.dataset(table_key).scanner(columns=[], filter=filter, with_row_id=True).to_table().num_rows)

@@ -1,0 +1,104 @@
+"""Opening Lance datasets under one root: one shared session, a small cache of pinned handles."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Any
+
+import lance
+import pyarrow as pa
+
+from omnigraph.storage.files import Files, files_of
+from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.translate import is_missing, lance_errors
+from omnigraph.storage.types import TableRef
+from omnigraph.storage.uri import Root
+
+__all__ = ["HANDLES_KEPT", "Store", "create_dataset"]
+
+HANDLES_KEPT = 256
+"""Pinned table handles kept open per root."""
+
+
+class Store:
+    """A root opened: file access, a Lance session, pinned handles. Thread-safe."""
+
+    def __init__(self, root: Root) -> None:
+        self.root = root
+        self.files: Files = files_of(root)
+        self.session = lance.Session()
+        self._pinned: OrderedDict[tuple[Any, ...], lance.LanceDataset] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def path(self, location: str, branch: str | None = None) -> str:
+        """A dataset's URI. A branch is opened at its own tree: a handle from checkout_version would write to main."""
+        name = lance_branch(branch)
+        return self.root.join(location) if name is None else self.root.join(location, "tree", name)
+
+    def latest(self, location: str, branch: str | None = None) -> lance.LanceDataset:
+        """A fresh handle at the newest version of a lineage, shared with nobody."""
+        with lance_errors(f"opening {location}" + (f" on branch {branch}" if lance_branch(branch) else "")):
+            return lance.dataset(
+                self.path(location, branch), session=self.session, storage_options=dict(self.root.options) or None
+            )
+
+    def latest_or_none(self, location: str, branch: str | None = None) -> lance.LanceDataset | None:
+        """As `latest`, None where there is no such dataset or fork."""
+        try:
+            return lance.dataset(
+                self.path(location, branch), session=self.session, storage_options=dict(self.root.options) or None
+            )
+        except (ValueError, OSError) as error:
+            if is_missing(error):
+                return None
+            with lance_errors(f"opening {location}"):
+                raise
+
+    def version(self, location: str, branch: str | None, version: int) -> lance.LanceDataset:
+        """A fresh handle at one version of a lineage."""
+        with lance_errors(f"opening {location} at version {version}"):
+            return lance.dataset(
+                self.path(location, branch),
+                version=version,
+                session=self.session,
+                storage_options=dict(self.root.options) or None,
+            )
+
+    def pinned(self, ref: TableRef) -> lance.LanceDataset:
+        """A handle at the version a snapshot sees; shared, for reading only."""
+        key = (ref.location, ref.branch, ref.version, ref.stamp)
+        with self._lock:
+            handle = self._pinned.get(key)
+            if handle is not None:
+                self._pinned.move_to_end(key)
+                return handle
+        with lance_errors(f"opening {ref.table_key} at version {ref.version} (removed by cleanup?)"):
+            handle = lance.dataset(
+                self.path(ref.location, ref.branch),
+                version=ref.version,
+                session=self.session,
+                storage_options=dict(self.root.options) or None,
+            )
+        self.remember(ref, handle)
+        return handle
+
+    def remember(self, ref: TableRef, handle: lance.LanceDataset) -> None:
+        """Keep a handle that is known to stand at the pinned version."""
+        with self._lock:
+            self._pinned[(ref.location, ref.branch, ref.version, ref.stamp)] = handle
+            while len(self._pinned) > HANDLES_KEPT:
+                self._pinned.popitem(last=False)
+
+
+def create_dataset(store: Store, location: str, data: pa.Table) -> lance.LanceDataset:
+    """Create a dataset as the engine wants every one: stable row ids, file format 2.2. Fails if it exists (OSError)."""
+    return lance.write_dataset(
+        data,
+        store.root.join(location),
+        mode="create",
+        enable_stable_row_ids=True,
+        data_storage_version="2.2",
+        storage_options=dict(store.root.options) or None,
+        session=store.session,
+    )

@@ -1,0 +1,287 @@
+"""Settle the sidecars of dead writers: observe, decide (in `recovery`), carry out, audit, delete."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ulid import ULID
+
+from omnigraph.errors import Internal, RecoveryPending
+from omnigraph.storage.change import MARK
+from omnigraph.storage.engine import Engine
+from omnigraph.storage.forks import delete_fork
+from omnigraph.storage.manifest import ManifestState, Pin, pin_of
+from omnigraph.storage.publish import CommitDraft, publish
+from omnigraph.storage.recovery import Action, Decision, Observed, TableClass, classify, decide
+from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable
+from omnigraph.storage.steps import Step, reach
+from omnigraph.storage.translate import lance_errors
+from omnigraph.storage.types import CommitInfo, TableRef
+
+__all__ = ["RECOVERY_ACTOR", "SweepReport", "heal", "observe", "pending_error", "roll_back", "settle", "sweep"]
+
+RECOVERY_ACTOR = "omnigraph:recovery"
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did: plain data, one entry a sidecar.
+
+    `outcomes`: operation_id, sidecar, writer_kind, branch, outcome (RolledForward, RolledBack, AlreadyPublished,
+    OrphanedBranchDiscarded), tables. `pending`: sidecar, operation_id, branch, reason (Live, NeedsRollBack).
+    """
+
+    outcomes: tuple[dict[str, Any], ...] = ()
+    pending: tuple[dict[str, Any], ...] = field(default=())
+
+
+def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepReport:
+    """Settle every sidecar (of one branch, if given), oldest first.
+
+    Args:
+        mode: `full` rolls forward and back; its caller answers that no writer lives where nothing tells (object stores).
+            `forward` is for processes that live beside writers: what needs a roll-back is left as pending.
+
+    Raises:
+        RecoveryPending: a sidecar can't be read; the others have been settled before.
+        Internal: a table's head lies before the manifest's pin; the file is kept.
+    """
+    outcomes: list[dict[str, Any]] = []
+    pending: list[dict[str, Any]] = []
+    unreadable: RecoveryPending | None = None
+    if mode == "full":
+        engine.sidecars.sweep_temporary()
+    for name in engine.sidecars.names():
+        try:
+            sidecar = engine.sidecars.read(name)
+        except RecoveryPending as error:
+            unreadable = unreadable or error
+            continue
+        if sidecar is None or (branch is not None and sidecar.branch != branch):
+            continue
+        held = engine.sidecars.claim(name)
+        if held is None:
+            if name in engine.sidecars.names():
+                pending.append(_entry(sidecar, reason="Live"))
+            continue
+        try:
+            outcome = settle(engine, held, sidecar, mode)
+        finally:
+            held.release()
+        if outcome is None:
+            pending.append(_entry(sidecar, reason="NeedsRollBack"))
+        else:
+            outcomes.append(outcome)
+            log.info("recovered %s: %s", outcome["sidecar"], outcome["outcome"])
+    if unreadable is not None:
+        raise unreadable
+    return SweepReport(tuple(outcomes), tuple(pending))
+
+
+def _entry(sidecar: Sidecar, **more: Any) -> dict[str, Any]:
+    return {
+        "operation_id": sidecar.operation_id,
+        "sidecar": sidecar.file,
+        "writer_kind": sidecar.writer_kind.value,
+        "branch": sidecar.branch,
+    } | more
+
+
+def pending_error(uri: str, branch: str, pending: Sequence[Mapping[str, Any]]) -> RecoveryPending:
+    files = [p["sidecar"] for p in pending]
+    return RecoveryPending(
+        f"an interrupted write on branch {branch!r} must be rolled back first ({', '.join(files)}): "
+        f"run `omnigraph recover {uri}`",
+        sidecars=files,
+    )
+
+
+def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str, Any] | None:
+    """Settle one sidecar that is held. None: it needs a roll-back that this mode doesn't do."""
+    if not engine.manifest.exists(sidecar.branch):
+        # Its branch is gone and with it everything it could have published; the name makes the audit row repeatable.
+        _audit(engine, sidecar, sidecar.name, "OrphanedBranchDiscarded", [])
+        held.remove()
+        return _entry(sidecar, outcome="OrphanedBranchDiscarded", tables=[])
+    state = engine.manifest.current(sidecar.branch)
+    done = engine.history.find_recovery(sidecar.branch, sidecar.name, state.head)
+    if done is not None:
+        # A sweep got as far as its publish: what it decided stands, whatever the heads look like now.
+        return _finish(engine, held, sidecar, done, done.recovery_kind or "RolledBack")
+    published = engine.history.find_operation(sidecar.branch, sidecar.operation_id, state.head)
+    if published is not None and not (sidecar.marked or published.recovery_kind):
+        published = None
+    seen = {t.table_key: observe(engine, state, sidecar, t) for t in sidecar.tables}
+    classes = {t.table_key: classify(t, seen[t.table_key]) for t in sidecar.tables}
+    decision = decide(
+        sidecar.writer_kind,
+        classes,
+        published=published is not None,
+        tellable=sidecar.marked,
+        still_valid=_still_valid(state, sidecar),
+    )
+    reach(Step.RECOVERY_CLASSIFIED)
+    if decision.action is Action.ABORT:
+        bad = [key for key, c in classes.items() if c is TableClass.INVARIANT_VIOLATION]
+        raise Internal(
+            f"{sidecar.file}: the newest version of {', '.join(bad)} lies before the published one; the sidecar is kept. "
+            "Files of the graph are missing: restore them from a copy",
+            code="invariant_violation",
+            details={"sidecar": sidecar.file, "tables": bad},
+        )
+    if decision.action is Action.NOTHING:
+        if mode == "forward" and not engine.sidecars.tells_the_dead:
+            return _entry(sidecar, outcome="AlreadyPublished", tables=[])  # its writer may be about to delete it
+        commit = published or state.head
+        return _finish(engine, held, sidecar, commit, "RolledForward", "AlreadyPublished")
+    if decision.action is Action.ROLL_BACK:
+        if mode == "forward" and (decision.tables or not engine.sidecars.tells_the_dead):
+            # Nothing moved yet: on a store its writer may live and go on; that blocks nobody.
+            return None if decision.tables else _entry(sidecar, outcome="NothingMoved", tables=[])
+        return roll_back(engine, held, sidecar, decision)
+    return _roll_forward(engine, held, sidecar, decision)
+
+
+def observe(engine: Engine, state: ManifestState, sidecar: Sidecar, table: SidecarTable) -> Observed:
+    ref = state.tables.get(table.table_key)
+    if ref is None:
+        return Observed(None, None)
+    dataset = engine.store.latest_or_none(ref.location, table.table_branch)
+    if dataset is None:
+        return Observed(pin_of(ref), None)
+    head = int(dataset.version)
+    pinned = ref.version if ref.branch == table.table_branch else table.expected_version
+    ours: bool | None = None
+    if sidecar.marked and head > pinned:
+        with lance_errors(f"reading what moved {table.table_key}"):
+            transaction = dataset.read_transaction(pinned + 1)
+        if transaction is not None:
+            # An index build can't carry a mark; nothing else of ours moves a table without one.
+            mark = (transaction.transaction_properties or {}).get(MARK)
+            ours = mark == sidecar.name if mark else None
+    return Observed(pin_of(ref), head, ours)
+
+
+def _still_valid(state: ManifestState, sidecar: Sidecar) -> bool:
+    return all(pin_of(state.tables.get(k)) == p for k, p in sidecar.reads.items()) and (
+        sidecar.schema_hash is None or state.head.schema_hash in (None, sidecar.schema_hash)
+    )
+
+
+def _roll_forward(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) -> dict[str, Any]:
+    refs, expected = [], _pins(sidecar)
+    state = engine.manifest.current(sidecar.branch)
+    for table in sidecar.tables:
+        if table.table_key not in decision.tables:
+            continue
+        ref = state.tables[table.table_key]
+        dataset = engine.store.latest(ref.location, table.table_branch)
+        refs.append(
+            TableRef(ref.table_key, ref.location, table.table_branch, int(dataset.version), dataset.count_rows())
+        )
+    commit = _publish(engine, sidecar, "RolledForward", refs, expected | dict(sidecar.reads))
+    return _finish(engine, held, sidecar, commit, "RolledForward", tables=list(decision.tables))
+
+
+def roll_back(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) -> dict[str, Any]:
+    """Restore what moved, publish the restored heads, audit, delete the sidecar."""
+    state = engine.manifest.current(sidecar.branch)
+    refs: list[TableRef] = []
+    outcomes: list[dict[str, Any]] = []
+    for table in sidecar.tables:
+        if table.table_key not in decision.tables:
+            continue
+        ref = state.tables[table.table_key]
+        forked = ref.branch != table.table_branch
+        if forked and delete_fork(
+            engine.store, engine.manifest, engine.sidecars, ref.table_key, ref.location, sidecar.branch, sidecar.name
+        ):
+            outcomes.append({"table_key": ref.table_key, "fork": table.table_branch, "to": None})
+            continue
+        with lance_errors(f"restoring {ref.table_key} to version {ref.version}"):
+            head = int(engine.store.latest(ref.location, table.table_branch).version)
+            dataset = engine.store.version(ref.location, table.table_branch, ref.version)
+            dataset.restore()
+        reach(Step.RECOVERY_RESTORED)
+        restored = int(dataset.version)
+        refs.append(TableRef(ref.table_key, ref.location, table.table_branch, restored, dataset.count_rows()))
+        outcomes.append({"table_key": ref.table_key, "from": head, "to": ref.version, "now": restored})
+    pins = {ref.table_key: pin_of(state.tables[ref.table_key]) for ref in refs}
+    commit = _publish(engine, sidecar, "RolledBack", refs, pins)
+    return _finish(engine, held, sidecar, commit, "RolledBack", tables=outcomes)
+
+
+def _pins(sidecar: Sidecar) -> dict[str, Pin | None]:
+    if sidecar.writer_kind.name in ("ENSURE_INDICES", "OPTIMIZE"):
+        return {}
+    return {t.table_key: (t.expected_branch, t.expected_version) for t in sidecar.tables}
+
+
+def _publish(
+    engine: Engine, sidecar: Sidecar, kind: str, refs: Sequence[TableRef], expected: Mapping[str, Pin | None]
+) -> CommitInfo:
+    draft = CommitDraft(
+        id=str(ULID()),
+        actor=RECOVERY_ACTOR,
+        operation_id=sidecar.operation_id,
+        schema_hash=None,
+        recovery_kind=kind,
+        extra={"recovered_sidecar": sidecar.name, "recovered_actor": sidecar.actor_id},
+    )
+    commit = publish(
+        engine.manifest,
+        engine.history,
+        sidecar.branch,
+        draft,
+        refs,
+        expected=expected,
+        already=lambda state: engine.history.find_recovery(sidecar.branch, sidecar.name, state.head),
+    )
+    reach(Step.RECOVERY_PUBLISHED)
+    return commit
+
+
+def _finish(
+    engine: Engine,
+    held: Held,
+    sidecar: Sidecar,
+    commit: CommitInfo,
+    kind: str,
+    outcome: str | None = None,
+    tables: Sequence[Any] = (),
+) -> dict[str, Any]:
+    engine.history.record(commit, sidecar.branch) if commit.recovery_kind else None
+    _audit(engine, sidecar, commit.id, kind, list(tables))
+    reach(Step.RECOVERY_AUDITED)
+    held.remove()
+    return _entry(sidecar, outcome=outcome or kind, tables=list(tables))
+
+
+def _audit(engine: Engine, sidecar: Sidecar, commit_id: str, kind: str, outcomes: object) -> None:
+    engine.history.audit(
+        commit_id=commit_id,
+        kind=kind,
+        actor=sidecar.actor_id,
+        operation_id=sidecar.operation_id,
+        writer_kind=sidecar.writer_kind.value,
+        outcomes=outcomes,
+    )
+
+
+def heal(engine: Engine, branch: str) -> None:
+    """What every write does first: roll forward the branch's dead writers; refuse beside one that needs a roll-back.
+
+    Raises:
+        RecoveryPending: naming the file and the command.
+    """
+    if not [n for n in engine.sidecars.names() if n not in engine.sidecars.own]:
+        return
+    report = sweep(engine, "forward", branch=branch)
+    blocked = [p for p in report.pending if p["reason"] == "NeedsRollBack"]
+    if blocked:
+        raise pending_error(engine.store.root.uri, branch, blocked)
