@@ -3,17 +3,16 @@
 What the command and the server do goes through here, with the same words as in a Python program::
 
     with omnigraph.open("graph.omni") as g:
-        print(g.query("query q { match { $p: Person } return { $p.name } }"))
+        print(g.query("query q() { match { $p: Person } return { $p.name } }"))
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -23,22 +22,18 @@ from omnigraph.query import bind_params, compile_query
 from omnigraph.query.ir import CompiledQuery, ResultColumn
 from omnigraph.schema import compile_schema
 from omnigraph.schema.catalog import Catalog
-from omnigraph.storage import BranchInfo, CommitInfo, Repository, Snapshot, SweepReport
+from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, SweepReport
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
-    from omnigraph.write import LoadResult, MutationResult
+    from omnigraph.write import LoadResult, MutationResult, Progress
     from omnigraph.write.mapping import Mapping as LoadMapping
+    from omnigraph.write.sources import Source
 
-__all__ = ["At", "Branches", "CommitInfo", "Graph", "QueryResult", "Recovery", "Schema", "Snapshot", "Source"]
-
-At: TypeAlias = int | str | datetime | Snapshot | None
-"""A moment of a branch: manifest version, commit id, time, snapshot, or None for now."""
+__all__ = ["At", "Branches", "CommitInfo", "Graph", "QueryResult", "Recovery", "Schema", "Snapshot"]
 
 Recovery: TypeAlias = Literal["auto", "full", "forward", "none"]
-
-Source: TypeAlias = str | Path | Sequence[str | Path] | IO[str] | IO[bytes] | Mapping[str, pa.Table]
-"""What a load reads: path(s) or globs, an open file, NDJSON text, or tables by type name."""
+"""How interrupted writes are settled at opening; see `Graph.open`."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,6 +79,9 @@ class QueryResult:
 
     def __repr__(self) -> str:
         return "".join(str(piece) for piece in self.render("table")).rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return read.html_table(self.table, self.columns)
 
 
 class Branches:
@@ -312,7 +310,7 @@ class Graph:
 
     def load(
         self,
-        source: Source,
+        source: Source | None = None,
         *,
         mode: Literal["append", "merge", "overwrite"] = "append",
         branch: str = "main",
@@ -320,9 +318,26 @@ class Graph:
         mapping: LoadMapping | None = None,
         actor: str | None = None,
         operation_id: str | None = None,
-        progress: Any = None,
+        progress: Callable[[Progress], None] | None = None,
     ) -> LoadResult:
-        """Load records as one commit; `from_` makes a missing branch first. Nothing is visible if one record is bad."""
+        """Load records as one commit. Nothing is visible if one record is bad.
+
+        Args:
+            source: path(s), globs or URIs of NDJSON files, an open file or a text with NDJSON records, or tables by
+                type name; not needed with a mapping, which names its own.
+            mode: `append` refuses ids that exist, `merge` updates them, `overwrite` replaces the rows of these types.
+            branch: the branch to load into.
+            from_: the branch to make a missing `branch` from.
+            mapping: how the columns of Parquet, CSV and Arrow files become properties.
+            actor: who asks; default is the graph's.
+            operation_id: a ULID; the same one again changes nothing.
+            progress: called now and then with what is done so far.
+
+        Raises:
+            BadRequest: bad sources, mapping or records, with place, counts and the first twenty.
+            NotFound: the branch is missing and `from_` isn't given.
+            Conflict: another write won; `retryable` says whether to try again.
+        """
         return write.load(
             self._repository,
             source,

@@ -53,7 +53,7 @@ _HTTP_CODE = {401: "unauthorized", 403: "forbidden", 404: "not_found", 409: "con
 
 def status_of(error: OmniGraphError) -> int:
     """The HTTP status of an error of the product."""
-    if isinstance(error, Conflict) and error.code == "precondition_failed":
+    if isinstance(error, Conflict) and error.code == "head_moved":
         return 412
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 

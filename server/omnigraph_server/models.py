@@ -25,7 +25,7 @@ class Strict(BaseModel):
 
 class QueryRequest(Strict):
     query: str = Field(
-        description="The text in the query language", examples=["query q { match { $p: Person } return { $p.name } }"]
+        description="The text in the query language", examples=["query q() { match { $p: Person } return { $p.name } }"]
     )
     name: str | None = Field(default=None, description="Which query of the text; needed if it has several")
     params: dict[str, Any] = Field(default_factory=dict, description="Values by parameter name")

@@ -92,10 +92,11 @@ def open_graph(options: ServeOptions) -> Graph:
     report = graph.recovered
     if report is not None and report.outcomes:
         _log.warning("recovered", outcomes=[dict(one) for one in report.outcomes])
-    if report is not None and report.pending and options.sweep != "forward":
+    unsettled = [str(one["sidecar"]) for one in (report.pending if report else ()) if one["reason"] != "Live"]
+    if unsettled:
         raise RecoveryPending(
-            f"{len(report.pending)} interrupted write(s) could not be settled: run `omnigraph recover {graph.uri}`",
-            sidecars=[str(one) for one in report.pending],
+            f"{unsettled[0]}: this write must be rolled back: stop all writers, run `omnigraph recover {graph.uri}`",
+            sidecars=unsettled,
         )
     return graph
 

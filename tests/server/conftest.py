@@ -40,7 +40,7 @@ query parts_of($name: String) {
 }
 query add_item($name: String, $price: F64?) { insert Item { name: $name, price: $price } }
 """
-COUNT = "query count_items { match { $i: Item } return { count($i) as n } }"
+COUNT = "query count_items() { match { $i: Item } return { count($i) as n } }"
 ADD = "query add($name: String) { insert Item { name: $name } }"
 SHOP_TOKENS = """\
 reader: reader-token

@@ -130,7 +130,7 @@ def test_wrong_requests_name_the_place(client: TestClient) -> None:
     def ask(path: str, **body: object):
         return client.post(path, json=body, headers=bearer("writer"))
 
-    broken = ask("/query", query="query q { match { $i: Itm } return { $i.name } }")
+    broken = ask("/query", query="query q() { match { $i: Itm } return { $i.name } }")
     assert broken.status_code == 400
     assert broken.json()["details"]["code"] == "T1"
     assert broken.json()["details"]["diagnostics"][0]["column"] == 23
@@ -150,7 +150,7 @@ def test_wrong_requests_name_the_place(client: TestClient) -> None:
 
 def test_a_duplicate_insert_is_no_server_error(client: TestClient) -> None:
     twice = client.post(
-        "/mutate", json={"query": "query q { insert PartOf { from: 'no', to: 'bike' } }"}, headers=bearer("writer")
+        "/mutate", json={"query": "query q() { insert PartOf { from: 'no', to: 'bike' } }"}, headers=bearer("writer")
     )
     assert twice.status_code in (400, 404, 409), twice.text
 
@@ -233,15 +233,15 @@ def test_tokens_change_without_a_restart(client: TestClient, tmp_path: Path) -> 
 def test_stored_queries_are_checked_first(shop: omnigraph.Graph, tmp_path: Path) -> None:
     bad = tmp_path / "bad.gq"
     bad.write_text(
-        "query fine { match { $i: Item } return { $i.name } }\nquery q { match { $i: Itm } return { $i.name } }\n"
+        "query fine() { match { $i: Item } return { $i.name } }\nquery q { match { $i: Itm } return { $i.name } }\n"
     )
     with pytest.raises(omnigraph.LanguageError) as caught:
         create_app(shop, tokens=None, stored=[bad])
     assert f"{bad}:2:23" in str(caught.value)
     folder = tmp_path / "folder"
     folder.mkdir()
-    (folder / "a.gq").write_text("query same { match { $i: Item } return { $i.name } }")
-    (folder / "b.gq").write_text("query same { match { $i: Item } return { $i.price } }")
+    (folder / "a.gq").write_text("query same() { match { $i: Item } return { $i.name } }")
+    (folder / "b.gq").write_text("query same() { match { $i: Item } return { $i.price } }")
     with pytest.raises(omnigraph.BadRequest, match=r"b\.gq: query 'same' is in .*a\.gq too"):
         create_app(shop, tokens=None, stored=[folder])
     with pytest.raises(omnigraph.BadRequest, match="nowhere"):

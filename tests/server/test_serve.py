@@ -100,7 +100,7 @@ def test_sigterm_finishes_a_write(shop: omnigraph.Graph, serving) -> None:
     assert set(answers) == {200}
     graph = omnigraph.open(shop.uri)
     assert graph.query(COUNT).to_pylist() == [{"n": 2 + len(answers)}]
-    assert graph.recovered.outcomes == []
+    assert graph.recovered.outcomes == ()
 
 
 def test_a_read_only_server_sees_commits_of_a_read_write_one(shop: omnigraph.Graph, serving) -> None:
@@ -138,7 +138,7 @@ def test_a_port_in_use(shop: omnigraph.Graph) -> None:
 @pytest.mark.parametrize("case", ["no-auth", "both", "tokens", "query", "graph"])
 def test_starts_that_are_refused(shop: omnigraph.Graph, tmp_path: Path, case: str) -> None:
     bad = tmp_path / "bad.gq"
-    bad.write_text("query q {\n  match { $i: Itm }\n  return { $i.name }\n}\n")
+    bad.write_text("query q() {\n  match { $i: Itm }\n  return { $i.name }\n}\n")
     args, message = {
         "no-auth": ((shop.uri,), "--unauthenticated"),
         "both": ((shop.uri, "--unauthenticated", "--tokens-file", tmp_path / "tokens.yaml"), "exactly one"),

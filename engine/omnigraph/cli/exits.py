@@ -6,7 +6,7 @@
 | 1 | failure: refused request, nothing found, inconsistency, missing resource | every other error |
 | 2 | usage: the command line itself is wrong | typer, and `UsageError` |
 | 3 | conflict: the state moved; a retry may help | `Conflict` |
-| 4 | precondition: the head is not the one that was named | `Conflict` with code `precondition_failed` |
+| 4 | precondition: the head is not the one that was named | `Conflict` with code `head_moved` |
 | 5 | recovery pending: an interrupted write must be settled first | `RecoveryPending` |
 """
 
@@ -70,7 +70,7 @@ def _status(error: OmniGraphError) -> int:
     if isinstance(error, RecoveryPending):
         return RECOVERY_PENDING
     if isinstance(error, Conflict):
-        return PRECONDITION if error.code == "precondition_failed" else CONFLICT
+        return PRECONDITION if error.code == "head_moved" else CONFLICT
     return FAILURE
 
 

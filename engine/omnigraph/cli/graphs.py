@@ -99,7 +99,7 @@ def load(
     opened = omnigraph.open(graph, actor=actor)
     with out.progress("loading") as progress:
         result = opened.load(
-            sys.stdin.buffer if sources == ["-"] else (sources or []),
+            sys.stdin.buffer if sources == ["-"] else sources,
             mode=mode,
             branch=branch,
             from_=from_,

@@ -25,7 +25,7 @@ _HELP = """Typed property graphs as data you can branch, review and declare.
 Examples:
   omnigraph init graph.omni --schema schema.pg
   omnigraph load graph.omni people.ndjson
-  omnigraph query graph.omni -e 'query all { match { $p: Person } return { $p.name } }'
+  omnigraph query graph.omni -e 'query all() { match { $p: Person } return { $p.name } }'
   omnigraph serve graph.omni --unauthenticated
 
 \b
@@ -69,15 +69,19 @@ def build(command: str | None = None) -> typer.Typer:
     for module in own or _MODULES:
         import_module(f"omnigraph.cli.{module}").register(app)
     if not own:
-        _extend(app)
+        _extend(app, command)
     return app
 
 
-def _extend(app: typer.Typer) -> None:
-    """Let each entry point of the group `omnigraph.commands` register its commands."""
+def _extend(app: typer.Typer, command: str | None) -> None:
+    """Let the entry points of the group `omnigraph.commands` register their commands.
+
+    One that is named like the command asked for is enough; else any of them may have it.
+    """
     from importlib.metadata import entry_points
 
-    for point in sorted(entry_points(group="omnigraph.commands"), key=lambda p: p.name != "serve"):
+    points = sorted(entry_points(group="omnigraph.commands"), key=lambda point: point.name)
+    for point in [point for point in points if point.name == command] or points:
         try:
             register = point.load()
         except ImportError as error:

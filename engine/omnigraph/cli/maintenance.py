@@ -44,10 +44,10 @@ def recover(
     lines += [
         f"  {one['sidecar']}: {one['outcome']} ({one['writer_kind']} on {one['branch']})" for one in report.outcomes
     ]
-    lines += [f"  {one}: still pending" for one in report.pending]
+    lines += [f"  {one['sidecar']}: left ({one['reason']} on {one['branch']})" for one in report.pending]
     out.report("\n".join(lines), {"outcomes": report.outcomes, "pending": report.pending})
-    if report.pending:
-        out.note("what is pending needs a roll-back or belongs to a living writer: stop it, then run recover again")
+    if any(one["reason"] != "Live" for one in report.pending):
+        out.note("what is left needs a roll-back: stop the writers and run recover without --forward")
         raise typer.Exit(RECOVERY_PENDING)
 
 

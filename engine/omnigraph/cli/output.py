@@ -9,25 +9,24 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from omnigraph.cli.options import FormatName
     from omnigraph.query.ir import ResultColumn
+    from omnigraph.write import Progress as LoadProgress
 
 __all__ = ["Output", "Progress", "color_allowed", "write_pieces"]
 
 
-class Progress(Protocol):
-    """Told how far a long step has come."""
-
-    def __call__(self, done: int, total: int | None, what: str) -> None: ...
+Progress: TypeAlias = "Callable[[LoadProgress], None]"
+"""Told how far a load has come."""
 
 
 def color_allowed() -> bool:
@@ -116,22 +115,23 @@ class Output:
             yield None
             return
         from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
         from rich.progress import Progress as Bar
 
         bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
-            MofNCompleteColumn(),
+            DownloadColumn(),
+            TextColumn("{task.fields[rows]:,} rows"),
             TimeElapsedColumn(),
             console=Console(stderr=True, no_color=not color_allowed()),
             transient=True,
         )
         with bar:
-            task = bar.add_task(label, total=None)
+            task = bar.add_task(label, total=None, rows=0)
 
-            def advance(done: int, total: int | None, what: str) -> None:
-                bar.update(task, completed=done, total=total, description=f"{label} {what}")
+            def advance(step: LoadProgress) -> None:
+                bar.update(task, completed=step.bytes, total=step.total_bytes or None, rows=step.rows)
 
             yield advance
 

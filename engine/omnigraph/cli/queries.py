@@ -50,7 +50,7 @@ def query(
 
     \b
     Examples:
-      omnigraph query graph.omni -e 'query all { match { $p: Person } return { $p.name } limit 10 }'
+      omnigraph query graph.omni -e 'query all() { match { $p: Person } return { $p.name } limit 10 }'
       omnigraph query graph.omni queries.gq --name friends --params '{"name": "Ada"}'
       omnigraph query graph.omni queries.gq -n friends -p @params.json --format csv > friends.csv
       omnigraph query graph.omni queries.gq -n friends --branch draft --at 12

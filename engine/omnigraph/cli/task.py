@@ -253,12 +253,14 @@ def _run(
             if graph is not None and sweep != "none":
                 swept = graph.recover(sweep)
                 fields["sweep"] = report.sweep(sweep, swept.outcomes, swept.pending)
-                if purpose == "sweep" and swept.pending:
+                # A living writer's file is no interrupted write; what needs a roll-back is.
+                unsettled = [one for one in swept.pending if one["reason"] != "Live"]
+                if purpose == "sweep" and unsettled:
                     status = RECOVERY_PENDING
                     fields |= {
                         "ok": False,
                         "code": "recovery_pending",
-                        "message": f"{len(swept.pending)} interrupted write(s) could not be settled",
+                        "message": f"{len(unsettled)} interrupted write(s) need a roll-back: {unsettled[0]['sidecar']}",
                     }
             fields |= work(graph)  # type: ignore[arg-type]  # None only where the work opens the graph itself
         except Terminated:

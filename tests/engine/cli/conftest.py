@@ -26,7 +26,7 @@ PEOPLE_ROWS = [
     {"edge": "Knows", "from": "Bob", "to": "Cleo", "data": {}},
 ]
 PEOPLE_QUERIES = """\
-query everyone { match { $p: Person } return { $p.name as name, $p.age as age } order { name } }
+query everyone() { match { $p: Person } return { $p.name as name, $p.age as age } order { name } }
 query known_by($name: String) {
   match { $p: Person { name: $name } $p knows $q }
   return { $q.name as name }

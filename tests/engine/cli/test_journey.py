@@ -74,7 +74,7 @@ def test_mutation_makes_one_commit(graph: Path, files: Path, command) -> None:
     assert len(after) == len(before) + 1
     assert after[0]["id"] == done.json()["graph_commit_id"]
     assert after[0]["actor"] == "ada"
-    inline = command("query", graph, "-e", "query q { match { $p: Person } return { count($p) as n } }", "-f", "json")
+    inline = command("query", graph, "-e", "query q() { match { $p: Person } return { count($p) as n } }", "-f", "json")
     assert inline.json() == [{"n": 4}]
 
 
@@ -91,7 +91,7 @@ def test_a_stale_head_is_a_failed_precondition(graph: Path, files: Path, command
 def test_branches_are_apart(graph: Path, files: Path, command) -> None:
     assert command("branch", "create", graph, "draft").code == 0
     assert command("mutate", graph, files / "queries.gq", "-n", "add", "-p", '{"name": "Dan"}', "-b", "draft").code == 0
-    count = "query q { match { $p: Person } return { count($p) as n } }"
+    count = "query q() { match { $p: Person } return { count($p) as n } }"
     assert command("query", graph, "-e", count, "-f", "json").json() == [{"n": 3}]
     assert command("query", graph, "-e", count, "-b", "draft", "-f", "json").json() == [{"n": 4}]
     assert {row["name"] for row in command("branch", "list", graph, "-f", "json").json()} == {"main", "draft"}

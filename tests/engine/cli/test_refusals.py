@@ -21,7 +21,7 @@ from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound, Recovery
         (Forbidden("x"), 1),
         (Conflict("x"), 3),
         (RowLevelCasContention("main", 5), 3),
-        (Conflict("x", code="precondition_failed"), 4),
+        (Conflict("x", code="head_moved"), 4),
         (RecoveryPending("x"), 5),
         (FileNotFoundError(2, "No such file", "a.ndjson"), 1),
     ],
@@ -72,7 +72,7 @@ def test_a_broken_schema_names_line_and_column(tmp_path: Path, command) -> None:
 
 def test_a_broken_query_names_file_line_and_column(graph: Path, files: Path, command) -> None:
     bad = files / "bad.gq"
-    bad.write_text("query q {\n  match { $p: Persn }\n  return { $p.name }\n}\n")
+    bad.write_text("query q() {\n  match { $p: Persn }\n  return { $p.name }\n}\n")
     ran = command("query", graph, bad)
     assert ran.code == 1
     assert f"{bad}:2:15" in ran.err
@@ -80,7 +80,7 @@ def test_a_broken_query_names_file_line_and_column(graph: Path, files: Path, com
 
 def test_a_missing_graph_schema_source_or_parameter(graph: Path, files: Path, command) -> None:
     for args in (
-        ("query", files / "nowhere.omni", "-e", "query q { match { $p: Person } return { $p.name } }"),
+        ("query", files / "nowhere.omni", "-e", "query q() { match { $p: Person } return { $p.name } }"),
         ("init", files / "other.omni", "--schema", files / "nowhere.pg"),
         ("load", graph, files / "nowhere.ndjson"),
     ):
@@ -100,7 +100,7 @@ def test_a_bad_record_leaves_nothing(graph: Path, files: Path, command) -> None:
     assert ran.code == 1
     assert "Nobody" in ran.err
     assert ":2" in ran.err or "line 2" in ran.err
-    count = command("query", graph, "-e", "query q { match { $p: Person } return { count($p) as n } }", "-f", "json")
+    count = command("query", graph, "-e", "query q() { match { $p: Person } return { count($p) as n } }", "-f", "json")
     assert count.json() == [{"n": 3}]
 
 
@@ -123,7 +123,7 @@ def test_lint(files: Path, command) -> None:
     assert good.code == 0, good.err
     assert "3 queries fine" in good.out
     bad = files / "bad.gq"
-    bad.write_text("query q { match { $p: Person } return { $p.nam } }")
+    bad.write_text("query q() { match { $p: Person } return { $p.nam } }")
     refused = command("lint", bad, files / "queries.gq", "--schema", files / "schema.pg")
     assert refused.code == 1
     assert f"{bad}:1:" in refused.err
@@ -149,7 +149,7 @@ def test_help_imports_nothing_heavy(args: tuple[str, ...]) -> None:
 
 
 def test_a_query_imports_nothing_of_server_or_operator(graph: Path) -> None:
-    modules = _modules_after("query", str(graph), "-e", "query q { match { $p: Person } return { $p.name } }")
+    modules = _modules_after("query", str(graph), "-e", "query q() { match { $p: Person } return { $p.name } }")
     assert not modules & HEAVY
     assert "lance" in modules
 

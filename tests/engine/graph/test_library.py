@@ -19,7 +19,7 @@ TOWNS = """\
 {"type": "Town", "data": {"name": "Bra"}}
 {"edge": "Road", "from": "Alba", "to": "Bra", "data": {"km": 17.5}}
 """
-ALL_TOWNS = "query q { match { $t: Town } return { $t.name as name, $t.people as people } order { name } }"
+ALL_TOWNS = "query q() { match { $t: Town } return { $t.name as name, $t.people as people } order { name } }"
 FOUND = "query found($name: String) { insert Town { name: $name } }"
 
 
@@ -74,7 +74,7 @@ def test_expect_head_refuses_a_moved_branch(towns: omnigraph.Graph) -> None:
     towns.mutate(FOUND, {"name": "Cuneo"}, expect_head=head)
     with pytest.raises(omnigraph.Conflict) as caught:
         towns.mutate(FOUND, {"name": "Dronero"}, expect_head=head)
-    assert caught.value.code == "precondition_failed"
+    assert caught.value.code == "head_moved"
     assert len(towns.query(ALL_TOWNS)) == 3
 
 
@@ -92,7 +92,7 @@ def test_branches(towns: omnigraph.Graph) -> None:
 def test_reopen_and_read_only(towns: omnigraph.Graph) -> None:
     with omnigraph.open(towns.uri) as again:
         assert again.recovered is not None
-        assert again.recovered.outcomes == []
+        assert again.recovered.outcomes == ()
         assert again.schema.source == SCHEMA_OF_TOWNS
         assert set(again.schema.catalog.nodes) == {"Town"}
         assert not again.pending()
@@ -124,7 +124,7 @@ def test_refusals(towns: omnigraph.Graph, tmp_path: Path) -> None:
     with pytest.raises(omnigraph.BadRequest, match="nme"):
         towns.mutate(FOUND, {"nme": "x"})
     with pytest.raises(omnigraph.LanguageError):
-        towns.query("query q { match { $t: Twon } return { $t.name } }")
+        towns.query("query q() { match { $t: Twon } return { $t.name } }")
     with pytest.raises(omnigraph.Conflict):
         omnigraph.init(towns.uri, schema=SCHEMA_OF_TOWNS)
     with pytest.raises(omnigraph.NotFound):
