@@ -26,6 +26,7 @@ from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
 from omnigraph.errors import Diagnostic, LanguageError
+from omnigraph.schema.driver import Driver
 from omnigraph.schema.source import SourceText
 
 __all__ = ["Grammar", "RefusedWhileParsing", "cache_folder", "nearest_name"]
@@ -71,13 +72,17 @@ class Grammar:
         self._groups = groups
         self._lock = threading.Lock()
         self._lark: Lark | None = None
+        self._driver: Driver | None = None
 
     @property
     def parser(self) -> Lark:
         if self._lark is None:
             with self._lock:
                 if self._lark is None:
-                    self._lark = self._load()
+                    grammar = self._load()
+                    driver = Driver(grammar)
+                    self._driver = driver if driver.usable else None
+                    self._lark = grammar
         return self._lark
 
     def parse(self, source: SourceText) -> Any:
@@ -89,8 +94,12 @@ class Grammar:
         refusal = source.refusal(self._code)
         if refusal is not None:
             raise LanguageError([refusal], text=source.text, file=source.file)
+        parser = self.parser
+        if self._driver is not None:
+            with contextlib.suppress(LookupError, RefusedWhileParsing):
+                return self._driver.parse(source.text)
         try:
-            return self.parser.parse(source.text)
+            return parser.parse(source.text)
         except (UnexpectedInput, RefusedWhileParsing) as error:
             whole = self._diagnose(error, source, 0, len(source.text))
         raise LanguageError(self._each_declaration(source) or [whole], text=source.text, file=source.file)

@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from lark import Lark
 from lark import logger as lark_logger
+from lark.exceptions import UnexpectedInput
 from omnigraph.query.parser import GRAMMAR as QUERY
-from omnigraph.schema.grammar import Grammar
+from omnigraph.schema.grammar import Grammar, RefusedWhileParsing
+from omnigraph.schema.parser import GRAMMAR as SCHEMA
 from omnigraph.schema.source import SourceText
 
 # Where a clause could go on or end, going on is right: binary minus (two states) and a traversal after `$x`.
@@ -39,6 +41,25 @@ def test_conflicts_are_counted(package: str, filename: str) -> None:
         line.split("terminal ")[1].split(":")[0] for line in heard.getvalue().splitlines() if "onflict" in line
     ]
     assert sorted(conflicts) == KNOWN[package, filename]
+
+
+@pytest.mark.parametrize(("grammar", "folder"), [(SCHEMA, "schema"), (QUERY, "query")], ids=["schema", "query"])
+def test_the_driver_gives_what_the_library_gives(grammar: Grammar, folder: str) -> None:
+    library = grammar.parser
+    assert grammar._driver is not None
+    agreed = 0
+    for path in sorted((Path(__file__).parents[2] / "data" / "lang" / folder).glob("*.txt")):
+        for part in path.read_text(encoding="utf-8").split("=== ")[1:]:
+            text = part.partition("\n")[2].partition("\n---\n")[0]
+            try:
+                slow = library.parse(text)
+            except (UnexpectedInput, RefusedWhileParsing):
+                with pytest.raises((LookupError, RefusedWhileParsing)):
+                    grammar._driver.parse(text)
+            else:
+                assert grammar._driver.parse(text) == slow
+                agreed += 1
+    assert agreed > 10
 
 
 def fresh() -> Grammar:

@@ -1,0 +1,85 @@
+"""A tight loop over a built grammar's tables, for texts without a mistake.
+
+The grammar library parses with the same tables but keeps line counts, histories and generators that only an error
+needs. This loop gives the same AST or gives up; whoever calls it then parses again the long way to learn what is wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from lark import Lark, Token
+from lark.parsers.lalr_analysis import Shift
+
+__all__ = ["Driver"]
+
+_IGNORED = re.compile(r"(?:[ \t\r\n\f\ufeff]+|//[^\n]*|/\*[\s\S]*?\*/)*")
+_Reduce = tuple[int, str, Callable[[list[Any]], Any]]
+
+
+class Driver:
+    """Tables of one grammar, flattened. Both grammars ignore the same white space and comments."""
+
+    def __init__(self, grammar: Lark) -> None:
+        front = grammar.parser
+        machine = front.parser.parser
+        table, callbacks = machine.parse_table, machine.callbacks
+        self._start: int = table.start_states["start"]
+        self._end: int = table.end_states["start"]
+        self._actions: dict[int, dict[str, int | _Reduce]] = {}
+        for state, row in table.states.items():
+            self._actions[state] = {
+                symbol: to if action is Shift else (len(to.expansion), to.origin.name, callbacks[to])
+                for symbol, (action, to) in row.items()
+            }
+        lexers = front.lexer.lexers
+        self._patterns: dict[int, tuple[re.Pattern[str], ...]] = {
+            state: tuple(lexer.scanner._mres) for state, lexer in lexers.items()
+        }
+        self.usable = not any(lexer.callback for lexer in lexers.values())
+
+    def parse(self, text: str) -> Any:
+        """The AST.
+
+        Raises:
+            LookupError: the text isn't of the language; where and why is not known here.
+        """
+        actions, patterns, ignored = self._actions, self._patterns, _IGNORED.match
+        states: list[int] = [self._start]
+        values: list[Any] = []
+        state, position, length = self._start, 0, len(text)
+        while True:
+            blank = ignored(text, position)
+            position = blank.end() if blank is not None else position
+            if position >= length:
+                kind, token = "$END", None
+            else:
+                for pattern in patterns[state]:
+                    found = pattern.match(text, position)
+                    if found is not None:
+                        break
+                else:
+                    raise LookupError
+                kind = found.lastgroup or ""
+                token = Token(kind, found.group(), position, end_pos=found.end())
+                position = found.end()
+            while True:
+                action = actions[state][kind]
+                if isinstance(action, int):
+                    state = action
+                    states.append(state)
+                    values.append(token)
+                    break
+                size, origin, callback = action
+                if size:
+                    value = callback(values[-size:])
+                    del states[-size:], values[-size:]
+                else:
+                    value = callback([])
+                state = actions[states[-1]][origin]  # type: ignore[assignment]
+                states.append(state)
+                values.append(value)
+                if kind == "$END" and state == self._end:
+                    return value
