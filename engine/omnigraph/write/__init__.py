@@ -1,0 +1,31 @@
+"""Writing: mutations, loads and exports. Each verb fills a `Staging` that `Repository.commit` makes visible at once.
+
+Names are imported at first use, since `omnigraph.write.mapping` serves programs that have neither pyarrow nor lance.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from omnigraph.write.exporter import export
+    from omnigraph.write.loader import LoadResult, Progress, load
+    from omnigraph.write.mutation import MutationResult, mutate
+
+__all__ = ["LoadResult", "MutationResult", "Progress", "export", "load", "mutate"]
+
+_HOME = {
+    "LoadResult": "loader",
+    "MutationResult": "mutation",
+    "Progress": "loader",
+    "export": "exporter",
+    "load": "loader",
+    "mutate": "mutation",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,0 +1,231 @@
+"""Strict casts of a source's column to a property's type. Columnar; a value that doesn't fit is marked, never altered.
+
+`cast_column` gives the column in the table's Arrow type with nulls where a value didn't fit, and a mask of those rows.
+Text is read as a value only where the source has nothing but text (CSV) or where JSON writes the type as text (dates).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema.catalog import INTEGERS, Type
+from omnigraph.storage.arrow import arrow_type
+from omnigraph.write.mapping import DateFormat
+
+__all__ = ["Cast", "cast_column", "nulls_of", "one_chunk"]
+
+_DATE = r"^\d{4}-\d{2}-\d{2}$"
+_ZONED = r"(Z|[+-]\d{2}:?\d{2})$"
+_TIME = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,3}0*)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
+_INTEGER = r"^[+-]?\d{1,20}$"
+_FLOAT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A column in its table type, and which rows didn't fit (None: all did)."""
+
+    column: pa.Array
+    bad: pa.Array | None = None
+
+
+def nulls_of(kind: Type, n: int) -> pa.Array:
+    return pa.nulls(n, arrow_type(kind))
+
+
+def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if isinstance(column, pa.ChunkedArray):
+        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    return column
+
+
+def cast_column(
+    column: pa.Array | pa.ChunkedArray, kind: Type, *, text: bool = False, form: DateFormat | None = None
+) -> Cast:
+    """Casts without loss.
+
+    Args:
+        column: any Arrow array.
+        text: the source knows text only, so numbers and Bools are read from it.
+        form: how a Date or DateTime is written as text; default ISO 8601.
+    """
+    source = _plain(one_chunk(column))
+    if pa.types.is_null(source.type):
+        return Cast(nulls_of(kind, len(source)))
+    if kind.base == "Vector":
+        return _vector(source, kind)
+    if kind.list:
+        return _list(source, kind, text, form)
+    return _scalar(source, kind.base, text, form)
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_large_string(column.type) or column.type == pa.string_view():
+        column = column.cast(pa.string())
+    return column
+
+
+def _scalar(column: pa.Array, base: str, text: bool, form: DateFormat | None) -> Cast:
+    target, kind = arrow_type(Type(base)), column.type
+    if base == "DateTime":
+        return _datetime(column, form)
+    if base == "Date":
+        return _date(column, form)
+    if kind == target:
+        return Cast(column)
+    if pa.types.is_string(kind) and text:
+        if base == "Bool":
+            return _checked(column, pc.is_in(column, value_set=pa.array(["true", "false"])), lambda c: c.cast(target))
+        pattern = _INTEGER if base in INTEGERS else _FLOAT
+        return _checked(column, pc.match_substring_regex(column, pattern), lambda c: c.cast(target))
+    number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if base in ("String", "Enum", "Bool") or not number:
+        return Cast(pa.nulls(len(column), target), pc.is_valid(column))
+    if base in ("F32", "F64") and not pa.types.is_integer(kind):
+        # Fewer digits are no loss worth refusing; turning a finite number into infinity is.
+        out = column.cast(target, safe=False)
+        finite = column if pa.types.is_floating(kind) else column.cast(pa.float64())
+        return _marked(out, pc.and_(pc.is_inf(out), pc.invert(pc.is_inf(finite))))
+    return _checked(column, None, lambda c: c.cast(target))
+
+
+def _date(column: pa.Array, form: DateFormat | None) -> Cast:
+    kind = column.type
+    if pa.types.is_string(kind):
+        if form is None:
+            return _checked(column, pc.match_substring_regex(column, _DATE), lambda c: c.cast(pa.date32()))
+        pattern = form.pattern
+        return _checked(column, None, lambda c: _strptime(c, pattern).cast(pa.date32()))
+    if pa.types.is_date32(kind):
+        return Cast(column)
+    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
+        return _checked(column, None, lambda c: c.cast(pa.date32()))  # refuses a time of day
+    if pa.types.is_integer(kind):  # days since 1970, as other exports of such graphs write them
+        return _checked(column, None, lambda c: c.cast(pa.int32()).view(pa.date32()))
+    return Cast(pa.nulls(len(column), pa.date32()), pc.is_valid(column))
+
+
+def _datetime(column: pa.Array, form: DateFormat | None) -> Cast:
+    kind = column.type
+    zone = form.zone if form is not None else "UTC"
+    if pa.types.is_date64(kind):
+        return Cast(column)
+    if pa.types.is_timestamp(kind):
+        return _checked(column, None, lambda c: _as_date64(_utc(c, zone)))
+    if not pa.types.is_string(kind):
+        return Cast(pa.nulls(len(column), pa.date64()), pc.is_valid(column))
+    if form is not None:
+        pattern = form.pattern
+        return _checked(column, None, lambda c: _as_date64(_utc(_strptime(c, pattern), zone)))
+    return _checked(column, pc.match_substring_regex(column, _TIME), _iso_datetime)
+
+
+def _strptime(column: pa.Array, pattern: str) -> pa.Array:
+    return pc.strptime(column, format=pattern, unit="ms", error_is_null=False)
+
+
+def _iso_datetime(column: pa.Array) -> pa.Array:
+    zoned = pc.match_substring_regex(column, _ZONED)
+    none = pa.scalar(None, pa.string())
+    # Nanoseconds first, so that trailing zeros are read; the cast to milliseconds refuses a real loss.
+    with_zone = pc.if_else(zoned, column, none).cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("ms", "UTC"))
+    without = pc.if_else(zoned, none, column).cast(pa.timestamp("us")).cast(pa.timestamp("ms"))
+    return _as_date64(pc.coalesce(with_zone.view(pa.timestamp("ms")), without))
+
+
+def _utc(column: pa.Array, zone: str) -> pa.Array:
+    """Milliseconds in UTC without a zone; a wall clock's time is taken in `zone`."""
+    millis = column.cast(pa.timestamp("ms", column.type.tz))
+    if column.type.tz is None and zone != "UTC":
+        millis = pc.assume_timezone(millis, zone)
+    return millis.view(pa.timestamp("ms"))
+
+
+def _as_date64(millis: pa.Array) -> pa.Array:
+    # A cast would cut the time of day off; the bits are what the table holds.
+    return millis.view(pa.int64()).view(pa.date64())
+
+
+def _list(column: pa.Array, kind: Type, text: bool, form: DateFormat | None) -> Cast:
+    if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
+        return Cast(nulls_of(kind, len(column)), pc.is_valid(column))
+    column = column.cast(pa.list_(column.type.value_type))
+    values = column.flatten()
+    if pa.types.is_null(values.type):
+        cast = Cast(pa.nulls(len(values), arrow_type(Type(kind.base))))
+    else:
+        cast = _scalar(_plain(values), kind.base, text, form)
+    broken = pc.is_null(values) if cast.bad is None else pc.or_(pc.is_null(values), cast.bad)
+    lengths = pc.fill_null(pc.list_value_length(column), 0)
+    offsets = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), lengths]))
+    out = pa.ListArray.from_arrays(offsets, cast.column, mask=pc.is_null(column))
+    if not pc.any(broken).as_py():
+        return Cast(out)
+    rows = pc.list_parent_indices(column).filter(broken)
+    bad = pc.is_in(pa.array(range(len(column)), rows.type), value_set=pc.unique(rows))
+    return Cast(pc.if_else(bad, nulls_of(kind, len(column)), out), bad)
+
+
+def _vector(column: pa.Array, kind: Type) -> Cast:
+    """Lists of numbers of the right length; the elements as float32."""
+    source = column.type
+    is_list = pa.types.is_list(source) or pa.types.is_large_list(source) or pa.types.is_fixed_size_list(source)
+    if not is_list or not (pa.types.is_floating(source.value_type) or pa.types.is_integer(source.value_type)):
+        return Cast(nulls_of(kind, len(column)), pc.is_valid(column))
+    target = arrow_type(kind)
+    if source == target:
+        return Cast(column)
+    lengths = pc.list_value_length(column)
+    wrong = pc.and_(pc.is_valid(column), pc.not_equal(lengths, kind.dim))
+    bad = wrong if pc.any(wrong).as_py() else None
+    if bad is not None:
+        column = pc.if_else(bad, pa.nulls(len(column), source), column)
+    return Cast(column.cast(pa.list_(source.value_type)).cast(target, safe=False), bad)
+
+
+def _marked(column: pa.Array, bad: pa.Array) -> Cast:
+    bad = pc.fill_null(bad, False)
+    if not pc.any(bad).as_py():
+        return Cast(column)
+    return Cast(pc.if_else(bad, pa.nulls(len(column), column.type), column), bad)
+
+
+def _checked(column: pa.Array, shape: pa.Array | None, cast: Callable[[pa.Array], pa.Array]) -> Cast:
+    """Applies `cast` to what has the right shape; where it still refuses, narrows down to the refused rows."""
+    bad: pa.Array | None = None
+    if shape is not None:
+        wrong = pc.fill_null(pc.invert(shape), False)
+        if pc.any(wrong).as_py():
+            bad = wrong
+            column = pc.if_else(wrong, pa.nulls(len(column), column.type), column)
+    try:
+        return Cast(cast(column), bad)
+    except pa.ArrowInvalid:
+        pieces, refused = _narrow(column, cast)
+        return Cast(pieces, refused if bad is None else pc.or_(bad, refused))
+
+
+def _narrow(column: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, pa.Array]:
+    target = cast(column.slice(0, 0)).type
+    out: list[pa.Array] = []
+    bad: list[pa.Array] = []
+    todo = [(0, len(column))]
+    while todo:
+        start, length = todo.pop()
+        try:
+            out.append(cast(column.slice(start, length)))
+            bad.append(pa.array([False]).take(pa.repeat(0, length)))
+        except pa.ArrowInvalid:
+            if length == 1:
+                out.append(pa.nulls(1, target))
+                bad.append(pa.array([True]))
+            else:
+                half = length // 2
+                todo += [(start + half, length - half), (start, half)]
+    return pa.concat_arrays(out), pa.concat_arrays(bad)

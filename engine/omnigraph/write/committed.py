@@ -1,0 +1,87 @@
+"""What a write needs to know of the committed state, asked for in sets: few values by lookup, many by one scan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.storage import Snapshot
+from omnigraph.write.columns import one_chunk
+from omnigraph.write.constraints import Column, Rows
+
+__all__ = ["LOOKUP_LIMIT", "Committed"]
+
+LOOKUP_LIMIT = 10_000  # above this many values one scan of the column is quicker than an IN list
+
+
+class Committed:
+    """A pinned snapshot as validation sees it.
+
+    Args:
+        replaced: tables that the write empties; they count as having no rows.
+    """
+
+    def __init__(self, snapshot: Snapshot, replaced: frozenset[str] = frozenset()) -> None:
+        self.snapshot = snapshot
+        self._replaced = replaced
+
+    def _empty(self, table_key: str) -> bool:
+        ref = self.snapshot.tables.get(table_key)
+        return ref is None or ref.row_count == 0 or table_key in self._replaced
+
+    def matching(self, table_key: str, column: str, values: Column, columns: Sequence[str] | None = None) -> pa.Table:
+        """Rows whose `column` is among the values, with `columns` (None: all)."""
+        names = list(columns) if columns is not None else self.snapshot.schema(table_key).names
+        if self._empty(table_key) or len(values) == 0:
+            return self._none(table_key, names)
+        wanted = pc.unique(one_chunk(values)).drop_null()
+        if len(wanted) <= LOOKUP_LIMIT:
+            return self.snapshot.scan(table_key, names, filter=pc.field(column).isin(wanted))
+        read = names if column in names else [*names, column]
+        parts = []
+        for batch in self.snapshot.scan_batches(table_key, read):
+            hit = batch.filter(pc.is_in(batch.column(column), value_set=wanted))
+            if hit.num_rows:
+                parts.append(hit.select(names))
+        return pa.Table.from_batches(parts) if parts else self._none(table_key, names)
+
+    def _none(self, table_key: str, names: Sequence[str]) -> pa.Table:
+        schema = self.snapshot.schema(table_key)
+        return pa.schema([schema.field(name) for name in names]).empty_table()
+
+    def present(self, table_key: str, ids: Column) -> pa.ChunkedArray:
+        """Which of the ids exist."""
+        return self.matching(table_key, "id", ids, ["id"]).column("id")
+
+    def rows(self, table_key: str, ids: Column) -> pa.Table:
+        """The whole rows of these ids."""
+        return self.matching(table_key, "id", ids)
+
+    def with_values(self, table_key: str, parts: Sequence[str], rows: Rows) -> pa.Table | None:
+        """Other rows that could collide in a `@unique`: equal in its first part, with ids not among the rows'."""
+        if self._empty(table_key):
+            return None
+        names = list(dict.fromkeys(["id", *parts]))
+        first = one_chunk(rows.column(parts[0]))
+        if pa.types.is_date64(first.type) or pa.types.is_floating(first.type) or pa.types.is_list(first.type):
+            found = self.snapshot.scan(table_key, names)
+        else:
+            found = self.matching(table_key, parts[0], first, names)
+        return found.filter(pc.invert(pc.is_in(found.column("id"), value_set=one_chunk(rows.column("id")))))
+
+    def edges(self, table_key: str) -> pa.Table:
+        """All edges: id, src, dst."""
+        if self._empty(table_key):
+            return self._none(table_key, ["id", "src", "dst"])
+        return self.snapshot.scan(table_key, ["id", "src", "dst"])
+
+    def edges_of(self, table_key: str, sources: Column, *, without: Column) -> tuple[pa.Array, pa.Array]:
+        """`src` of edges that stay at these sources (and at those that lose one), and `src` of edges in `without`."""
+        gone = self.matching(table_key, "id", without, ["id", "src"])
+        lost = one_chunk(gone.column("src"))
+        touched = pa.concat_arrays([one_chunk(sources), lost])
+        at = self.matching(table_key, "src", touched, ["id", "src"])
+        stays = at.filter(pc.invert(pc.is_in(at.column("id"), value_set=one_chunk(without))))
+        return one_chunk(stays.column("src")), lost

@@ -1,0 +1,305 @@
+"""What a row must satisfy, as functions over Arrow columns. Shared by mutations, the loader and the Spark load.
+
+Each takes rows in the table's schema (plus, for loads, the columns `FILE` and `ROW` of `findings`) and adds what is
+wrong to a `Findings`; none raises, none reads storage. What they need of the committed state comes in as columns.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema.catalog import EdgeType, NodeType, Property
+from omnigraph.write.columns import one_chunk
+from omnigraph.write.findings import Findings
+from omnigraph.write.keys import render_key
+
+__all__ = [
+    "absent",
+    "check_cardinality",
+    "check_distinct_ids",
+    "check_endpoints",
+    "check_existing_ids",
+    "check_unique",
+    "check_values",
+    "duplicates",
+    "unique_tokens",
+]
+
+Rows = pa.RecordBatch | pa.Table
+Column = pa.Array | pa.ChunkedArray
+
+
+# ---- one row at a time ----------------------------------------------------------------------------------------------
+
+
+def check_values(
+    entity: NodeType | EdgeType, rows: Rows, findings: Findings, *, excused: Mapping[str, pa.Array] | None = None
+) -> None:
+    """Required, enum, vector, range and check constraints. Columns the rows lack are not judged.
+
+    Args:
+        excused: per property, rows (bool) whose value is null because it was refused already.
+    """
+    key, names = entity.table_key, set(rows.schema.names)
+    for prop in entity.properties.values():
+        if prop.name in names:
+            _check_property(key, prop, rows, findings, (excused or {}).get(prop.name))
+    if isinstance(entity, EdgeType):
+        return
+    for bound in entity.ranges:
+        if bound.property not in names:
+            continue
+        column = rows.column(bound.property)
+        text = f"{'' if bound.low is None else bound.low}..{'' if bound.high is None else bound.high}"
+        outside: list[Column] = []
+        if bound.low is not None:
+            outside.append(pc.less(column, pa.scalar(bound.low)))
+        if bound.high is not None:
+            outside.append(pc.greater(column, pa.scalar(bound.high)))
+        if pa.types.is_floating(column.type):
+            outside.append(pc.is_nan(column))
+        for mask in outside:
+            findings.add_rows(
+                "range",
+                key,
+                rows,
+                mask,
+                lambda row, p=bound.property, t=text: f"{p} is {row[p]}, outside @range {t}",  # type: ignore[misc]
+                property=bound.property,
+            )
+    for check in entity.checks:
+        if check.property in names:
+            findings.add_rows(
+                "check",
+                key,
+                rows,
+                pc.invert(_matches(rows.column(check.property), check.pattern)),
+                lambda row, c=check: f"{c.property} is {row[c.property]!r}, which doesn't match @check {c.pattern!r}",  # type: ignore[misc]
+                property=check.property,
+            )
+
+
+def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, excused: pa.Array | None) -> None:
+    name, kind = prop.name, prop.type
+    column = rows.column(name)
+    if not kind.nullable and column.null_count:
+        missing = pc.is_null(column)
+        if excused is not None:
+            missing = pc.and_(missing, pc.invert(excused))
+        findings.add_rows(
+            "required", key, rows, missing, lambda row: f"{name} is required and has no value", property=name
+        )
+    if kind.base == "Enum":
+        allowed = ", ".join(kind.enum)
+        values, known = column, pa.array(kind.enum, pa.string())
+        if kind.list:
+            flat = one_chunk(column)
+            wrong = pc.list_parent_indices(flat).filter(pc.invert(pc.is_in(flat.flatten(), value_set=known)))
+            mask: Column = pc.is_in(pa.array(np.arange(len(flat))), value_set=wrong.cast(pa.int64()))
+        else:
+            mask = pc.and_(pc.is_valid(values), pc.invert(pc.is_in(values, value_set=known)))
+        findings.add_rows(
+            "enum", key, rows, mask, lambda row: f"{name} is {row[name]!r}, not one of {allowed}", property=name
+        )
+    if kind.base == "Vector":
+        vectors = one_chunk(column)
+        flat = pc.fill_null(vectors.flatten(), np.float32("nan"))
+        matrix = np.asarray(flat, dtype=np.float32).reshape(-1, kind.dim)
+        broken = ~np.isfinite(matrix).all(axis=1) | ~matrix.any(axis=1)
+        mask_valid = np.zeros(len(vectors), dtype=bool)
+        mask_valid[np.asarray(pc.is_valid(vectors))] = broken
+        findings.add_rows(
+            "vector",
+            key,
+            rows,
+            pa.array(mask_valid),
+            lambda row: f"{name} holds NaN or infinity, or is all zeros",
+            property=name,
+        )
+
+
+def _matches(column: Column, pattern: str) -> Column:
+    """Whether the whole text matches; null stays null. RE2 where it can, else Python's engine on distinct values."""
+    try:
+        return pc.match_substring_regex(column, f"\\A(?:{pattern})\\z")
+    except pa.ArrowInvalid:
+        compiled = re.compile(pattern)
+        encoded = one_chunk(column).dictionary_encode()
+        good = pa.array([compiled.fullmatch(v) is not None for v in encoded.dictionary.to_pylist()], pa.bool_())
+        return good.take(encoded.indices)
+
+
+# ---- sets of rows ---------------------------------------------------------------------------------------------------
+
+
+def duplicates(column: Column, *, nulls: bool = False) -> pa.Array | None:
+    """A mask (bool) of every row whose value another row has too; None when there is none. Nulls never collide."""
+    values = one_chunk(column)
+    valid = len(values) - values.null_count
+    if valid < 2 or pc.count_distinct(values).as_py() == valid:
+        return None
+    codes = values.dictionary_encode().indices
+    index = np.asarray(codes.fill_null(-1))
+    counts = np.bincount(index[index >= 0])
+    repeated = np.zeros(len(index), dtype=bool)
+    repeated[index >= 0] = counts[index[index >= 0]] > 1
+    return pa.array(repeated)
+
+
+def absent(column: Column, known: Sequence[Column]) -> pa.Array:
+    """A mask (bool) of the rows whose value is in none of the `known` columns; nulls are absent."""
+    values = one_chunk(column)
+    chunks = [chunk for c in known for chunk in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
+    return pc.invert(pc.is_in(values, value_set=_joined(chunks)))
+
+
+def _joined(chunks: Sequence[pa.Array]) -> pa.Array:
+    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
+
+
+def check_distinct_ids(entity: NodeType | EdgeType, rows: Rows, findings: Findings) -> None:
+    """No id twice among the rows."""
+    mask = duplicates(rows.column("id"))
+    if mask is not None:
+        word = f"key ({', '.join(entity.key)})" if entity.key else "id"
+        findings.add_rows(
+            "duplicate_id", entity.table_key, rows, mask, lambda row: f"the {word} {row['id']!r} occurs more than once"
+        )
+
+
+def check_existing_ids(entity: NodeType | EdgeType, rows: Rows, committed_ids: Column, findings: Findings) -> None:
+    """No row's id is committed already (append)."""
+    if len(committed_ids):
+        findings.add_rows(
+            "existing_id",
+            entity.table_key,
+            rows,
+            pc.invert(absent(rows.column("id"), [committed_ids])),
+            lambda row: f"{row['id']!r} exists already: load with mode merge to update it",
+        )
+
+
+def unique_tokens(rows: Rows, parts: Sequence[str]) -> pa.Array:
+    """The value a `@unique` compares, as text: equal tokens collide; null (any part null) never does."""
+    return render_key([_tokenable(rows.column(part)) for part in parts])
+
+
+def _tokenable(column: Column) -> pa.Array:
+    values = one_chunk(column)
+    if pa.types.is_list(values.type):
+        return pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
+    return values
+
+
+def check_unique(
+    entity: NodeType | EdgeType,
+    parts: Sequence[str],
+    rows: Rows,
+    others: Rows | None,
+    findings: Findings,
+) -> None:
+    """No two rows, and no row and another committed one, with equal values of a `@unique`.
+
+    Args:
+        rows: what is written.
+        others: committed rows that stay as they are (their ids are not among the rows'), with the parts; None for none.
+    """
+    tokens = unique_tokens(rows, parts)
+    label = ", ".join(parts)
+    mask = duplicates(tokens)
+
+    def said(where: str, row: dict[str, object]) -> str:
+        values = ", ".join(repr(row.get(part)) for part in parts)
+        return f"@unique({label}): the value {values} {where}"
+
+    if mask is not None:
+        findings.add_rows(
+            "unique", entity.table_key, rows, mask, lambda row: said("occurs more than once", row), property=label
+        )
+    if others is not None and others.num_rows:
+        taken = unique_tokens(others, parts)
+        hit = pc.and_(pc.is_valid(tokens), pc.is_in(tokens, value_set=taken.drop_null()))
+        findings.add_rows(
+            "unique", entity.table_key, rows, hit, lambda row: said("belongs to another row", row), property=label
+        )
+
+
+def check_endpoints(
+    edge: EdgeType, rows: Rows, sources: Sequence[Column], targets: Sequence[Column], findings: Findings
+) -> None:
+    """Both ends of every edge are among the given node ids."""
+    ends = (("src", edge.source, sources), ("dst", edge.target, targets))
+    with ThreadPoolExecutor(2) as pool:
+        masks = list(pool.map(lambda end: absent(rows.column(end[0]), end[2]), ends))
+    for (column, node, _), mask in zip(ends, masks, strict=True):
+        add_missing_endpoints(edge, rows, mask, column, node, findings)
+
+
+def add_missing_endpoints(edge: EdgeType, rows: Rows, mask: Column, column: str, node: str, findings: Findings) -> None:
+    """Records the rows in `mask` as edges whose end `column` (src or dst) names no node."""
+    word = "from" if column == "src" else "to"
+    findings.add_rows(
+        "endpoint",
+        edge.table_key,
+        rows,
+        mask,
+        lambda row: f"{word}: there is no {node} {row[column]!r}",
+        property=word,
+    )
+
+
+def check_cardinality(
+    edge: EdgeType,
+    rows: Rows,
+    committed_src: Column,
+    findings: Findings,
+    *,
+    lost_src: Column | None = None,
+) -> None:
+    """`@card` per source node on the state after the write.
+
+    Args:
+        rows: edges written, each with `src`.
+        committed_src: `src` of the committed edges that stay, at least those of every touched source.
+        lost_src: sources that lose edges by this write and live on; judged for the minimum.
+    """
+    low, high = edge.cardinality.min, edge.cardinality.max
+    if low == 0 and high is None:
+        return
+    written = one_chunk(rows.column("src"))
+    touched = pc.unique(written if lost_src is None else pa.concat_arrays([written, one_chunk(lost_src)])).drop_null()
+    if len(touched) == 0:
+        return
+    counts = np.zeros(len(touched), dtype=np.int64)
+    for column in (written, one_chunk(committed_src)):
+        position = pc.index_in(column, value_set=touched).drop_null()
+        counts += np.bincount(np.asarray(position), minlength=len(touched))
+    text = f"@card({low}..{'' if high is None else high})"
+    if high is not None:
+        over = pc.is_in(written, value_set=touched.filter(pa.array(counts > high)))
+        of = dict(zip(touched.to_pylist(), counts.tolist(), strict=True)) if pc.any(over).as_py() else {}
+        findings.add_rows(
+            "cardinality",
+            edge.table_key,
+            rows,
+            over,
+            lambda row: f"{edge.source} {row['src']!r} would have {of[row['src']]} edges, {text} allows {high}",
+            property="from",
+        )
+    if low > 0:
+        under = pa.array(counts < low)
+        short = pa.table({"id": touched, "n": counts})
+        findings.add_rows(
+            "cardinality",
+            edge.table_key,
+            short,
+            under,
+            lambda row: f"{edge.source} {row['id']!r} would have {row['n']} edges, {text} asks for {low}",
+            property="from",
+        )

@@ -1,0 +1,106 @@
+"""Export to NDJSON, as `load` reads it: nodes first, every value explicit, so that a reload gives an equal graph.
+
+Lines are put together column by column; no row becomes a Python object but its finished line.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.schema.catalog import NUMBERS, Catalog, EdgeType, NodeType, Type
+from omnigraph.storage import Snapshot
+from omnigraph.write.columns import one_chunk
+from omnigraph.write.keys import json_string, render_part
+from omnigraph.write.rows import key_parts
+
+__all__ = ["export"]
+
+
+def export(snapshot: Snapshot, types: Iterable[str] | None = None) -> Iterator[str]:
+    """NDJSON lines without line ends.
+
+    Args:
+        types: names of node and edge types to write; None for all.
+
+    Raises:
+        NotFound: a name is no declared type.
+    """
+    catalog = snapshot.catalog
+    chosen = [*catalog.nodes.values(), *catalog.edges.values()]
+    if types is not None:
+        names = {_named(catalog, name).table_key for name in types}
+        chosen = [e for e in chosen if e.table_key in names]
+    for entity in chosen:
+        ref = snapshot.tables.get(entity.table_key)
+        if ref is None or ref.row_count == 0:
+            continue
+        for batch in snapshot.scan_batches(entity.table_key):
+            yield from _lines(catalog, entity, batch).to_pylist()
+
+
+def _named(catalog: Catalog, name: str) -> NodeType | EdgeType:
+    found = catalog.nodes.get(name) or catalog.edge(name)
+    if found is None:
+        raise NotFound(f"type {name!r} isn't declared; declared: {', '.join([*catalog.nodes, *catalog.edges])}")
+    return found
+
+
+def _lines(catalog: Catalog, entity: NodeType | EdgeType, rows: pa.RecordBatch) -> pa.Array:
+    def text(value: str) -> pa.Scalar:
+        return pa.scalar(value, pa.string())
+
+    pieces: list[pa.Array | pa.Scalar] = []
+    name = json.dumps(entity.name)
+    if isinstance(entity, EdgeType):
+        source, target = (
+            _end(catalog.nodes[n], rows.column(c)) for n, c in ((entity.source, "src"), (entity.target, "dst"))
+        )
+        pieces += [text(f'{{"edge":{name},"from":'), source, text(',"to":'), target, text(',"data":{')]
+    else:
+        pieces += [text(f'{{"type":{name},"data":{{')]
+    separator = ""
+    if isinstance(entity, EdgeType) or not entity.key:
+        pieces += [text('"id":'), json_string(one_chunk(rows.column("id")))]
+        separator = ","
+    for prop in entity.properties.values():
+        value = pc.coalesce(json_column(one_chunk(rows.column(prop.name)), prop.type), text("null"))
+        pieces += [text(f"{separator}{json.dumps(prop.name)}:"), value]
+        separator = ","
+    return pc.binary_join_element_wise(*pieces, text("}}"), text(""))
+
+
+def _end(node: NodeType, ids: pa.Array) -> pa.Array:
+    """Ids as the keys that `from` and `to` take: a composite id is a JSON array already."""
+    kinds = key_parts(node)
+    if len(kinds) > 1 or kinds[0].base in NUMBERS or kinds[0].base == "Bool":
+        return ids
+    return json_string(ids)
+
+
+def json_column(column: pa.Array, kind: Type) -> pa.Array:
+    """Each value as JSON text; null stays null.
+
+    Raises:
+        BadRequest: a float is NaN or infinite, which JSON can't write.
+    """
+    if kind.base == "Vector" or kind.list:
+        if pa.types.is_fixed_size_list(column.type):
+            column = column.cast(pa.list_(column.type.value_type))
+        lengths = pc.fill_null(pc.list_value_length(column), 0)
+        offsets = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), lengths.cast(pa.int32())]))
+        values = json_column(column.flatten(), Type("F32" if kind.base == "Vector" else kind.base))
+        inner = pa.ListArray.from_arrays(offsets, pc.coalesce(values, pa.scalar("null")), mask=pc.is_null(column))
+        joined = pc.binary_join(inner, ",")
+        return pc.binary_join_element_wise(pa.scalar("["), joined, pa.scalar("]"), pa.scalar(""))
+    if pa.types.is_floating(column.type):
+        if not pc.all(pc.is_finite(column)).as_py():
+            raise BadRequest("a value is NaN or infinite, which JSON can't write: correct it before exporting")
+        return column.cast(pa.string())
+    if kind.base in NUMBERS or kind.base == "Bool":
+        return column.cast(pa.string())
+    return json_string(render_part(column))

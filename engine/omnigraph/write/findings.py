@@ -1,0 +1,140 @@
+"""Bad records as data: counted per kind, the first few kept with their place, so that one refusal names them all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.errors import BadRequest
+
+__all__ = ["FILE", "OMITTED", "ROW", "SHOWN", "BadRecord", "Findings"]
+
+SHOWN = 20  # how many bad records a refusal spells out
+
+# Columns that accompany a row until it is written: which source it came from (int32) and where in it (int64: the byte
+# offset of an NDJSON line, else the row's number from 1). `__omitted:<property>` (bool) stands beside a property that
+# an upsert must leave as it is.
+FILE, ROW, OMITTED = "__file", "__row", "__omitted:"
+
+
+@dataclass(frozen=True, slots=True)
+class BadRecord:
+    """One reason why a record can't be written.
+
+    `kind` is one of syntax, unknown_type, unknown_property, type, required, enum, range, check, vector, key, id,
+    duplicate_id, existing_id, unique, endpoint, cardinality. `source` is `file:line` or `file row n` once located;
+    before that `file` and `row` say it as numbers.
+    """
+
+    kind: str
+    message: str
+    table_key: str | None = None
+    id: str | None = None
+    property: str | None = None
+    file: int | None = None
+    row: int | None = None
+    source: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        names = ("kind", "source", "table_key", "id", "property", "message")
+        return {name: getattr(self, name) for name in names if getattr(self, name) is not None}
+
+    def __str__(self) -> str:
+        where = f"{self.source}: " if self.source else ""
+        what = "" if self.table_key is None else self.table_key.partition(":")[2]
+        name = f"{what} {self.id!r}" if self.id is not None else what
+        return f"{where}{name}: {self.message}" if name else f"{where}{self.message}"
+
+
+class Findings:
+    """Collects bad records. Picklable, so that tasks elsewhere can send theirs; `merge` is order-free."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.shown: list[BadRecord] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.counts)
+
+    def add(self, record: BadRecord) -> None:
+        self.counts[record.kind] += 1
+        self._show([record])
+
+    def add_rows(
+        self,
+        kind: str,
+        table_key: str,
+        rows: pa.RecordBatch | pa.Table,
+        mask: pa.Array | pa.ChunkedArray,
+        message: Callable[[dict[str, Any]], str],
+        *,
+        property: str | None = None,
+    ) -> int:
+        """Records every row where `mask` (bool, null counts as false) is true; returns how many.
+
+        Args:
+            message: makes the text from the row as a dict; called for shown rows only.
+        """
+        hits = pc.indices_nonzero(pc.fill_null(mask, False))
+        if len(hits) == 0:
+            return 0
+        self.counts[kind] += len(hits)
+        some = rows.take(hits[:SHOWN]).to_pylist()
+        self._show(
+            BadRecord(kind, message(row), table_key, row.get("id"), property, row.get(FILE), row.get(ROW))
+            for row in some
+        )
+        return len(hits)
+
+    def merge(self, other: Findings) -> None:
+        self.counts.update(other.counts)
+        self._show(other.shown)
+
+    def _show(self, records: Iterable[BadRecord]) -> None:
+        self.shown.extend(records)
+        if len(self.shown) > SHOWN:
+            self.shown.sort(key=_place)
+            del self.shown[SHOWN:]
+
+    def refuse(self, locate: Callable[[int, int], str] | None = None, *, what: str = "record") -> None:
+        """Raises BadRequest when there is anything to report.
+
+        Args:
+            locate: turns (file, row) into `file:line` or `file row n`.
+            what: what a bad thing is called, `record` or `row`.
+        """
+        if not self.counts:
+            return
+        records = sorted(self.shown, key=_place)
+        if locate is not None:
+            records = [
+                replace(r, source=locate(r.file, r.row)) if r.file is not None and r.row is not None else r
+                for r in records
+            ]
+        total = sum(self.counts.values())
+        by_kind = ", ".join(f"{n} {kind}" for kind, n in sorted(self.counts.items()))
+        lines = [str(r) for r in records]
+        if total > len(records):
+            lines.append(f"and {total - len(records)} more")
+        head = f"{total} bad {what}{'s' if total != 1 else ''} ({by_kind}); nothing was written"
+        raise BadRequest(
+            "\n  ".join([head, *lines]),
+            code="bad_records",
+            details={"counts": dict(sorted(self.counts.items())), "records": [r.as_dict() for r in records]},
+        )
+
+
+def _place(record: BadRecord) -> tuple[int, int, str, str, str]:
+    unknown = -1
+    return (
+        unknown if record.file is None else record.file,
+        unknown if record.row is None else record.row,
+        record.kind,
+        record.property or "",
+        record.id or "",
+    )

@@ -1,0 +1,296 @@
+"""`load`: records from files, streams or tables into one commit (03 §3.2).
+
+One way for every source: typed batches → constraints of a row → spool → constraints of the whole, against the pinned
+snapshot → one `Repository.commit`. Nothing touches the graph's tables before every record has been judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from ulid import ULID
+
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, TableChange, WriterKind
+from omnigraph.storage.arrow import table_schema
+from omnigraph.write import constraints
+from omnigraph.write.committed import Committed
+from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
+from omnigraph.write.mapping import Mapping
+from omnigraph.write.merge_rows import fold_repeats, merge_rows
+from omnigraph.write.rows import Reading
+from omnigraph.write.sources import Source, plan_sources
+from omnigraph.write.spool import Spool
+
+__all__ = [
+    "FRAGMENT_ROWS",
+    "LoadResult",
+    "Loaded",
+    "Mode",
+    "Progress",
+    "change_of",
+    "done_before",
+    "judge",
+    "load",
+    "reads_of",
+    "table_rows",
+]
+
+Mode = Literal["append", "merge", "overwrite"]
+FRAGMENT_ROWS = 50_000  # from here on rows are written as data files of their own instead of travelling in the commit
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What a load has done so far: records read, bytes of the sources finished, bytes of all."""
+
+    rows: int
+    bytes: int
+    total_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """`tables`: (table key, rows loaded). `commit` is None when the sources hold no record."""
+
+    tables: tuple[tuple[str, int], ...]
+    commit: CommitInfo | None
+    branch: str
+    branch_created: bool = False
+    operation_id: str = ""
+
+    @property
+    def rows(self) -> int:
+        return sum(n for _, n in self.tables)
+
+
+@dataclass(slots=True)
+class Loaded:
+    """Rows of one table on their way into the commit, in `row_schema`."""
+
+    entity: NodeType | EdgeType
+    rows: pa.Table
+    generated: bool  # every id was made by this load
+    read: int  # records read, before repeats were folded
+    known: pa.Table | None = None  # merge: the committed rows of ids that exist already
+
+
+def load(
+    repository: Repository,
+    source: Source | None,
+    *,
+    mode: Mode = "append",
+    branch: str = "main",
+    from_: str | None = None,
+    mapping: Mapping | None = None,
+    format: str | None = None,
+    actor: str | None = None,
+    operation_id: str | None = None,
+    expect_head: str | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> LoadResult:
+    """Loads records, all or none.
+
+    Args:
+        source: path(s), globs or URIs; an open file or a text with NDJSON records; or tables by type name.
+        mode: `append` refuses ids that exist, `merge` updates them (omitted properties stay), `overwrite` replaces
+            the rows of every type that the sources hold.
+        from_: the branch to fork a missing `branch` from.
+        mapping: how columns become properties; needed for Parquet, CSV and Arrow files.
+        operation_id: ULID of the write; the same id again changes nothing.
+
+    Raises:
+        BadRequest: bad sources, mapping or records; `details` has counts by kind and the first twenty.
+        NotFound: the branch is missing and `from_` isn't given.
+        Conflict: the branch moved meanwhile.
+    """
+    if mode not in ("append", "merge", "overwrite"):
+        raise BadRequest(f"mode {mode!r} isn't known: append, merge or overwrite")
+    operation = operation_id or str(ULID())
+    missing = branch not in {b.name for b in repository.branches()}
+    if missing and from_ is None:
+        raise NotFound(f"branch {branch!r} doesn't exist: create it, or give the branch to fork it from")
+    base = repository.snapshot(from_ if missing and from_ is not None else branch)
+    if not missing and operation_id is not None:
+        done = done_before(repository, branch, operation_id)
+        if done is not None:
+            return LoadResult((), done, branch, operation_id=operation)
+    findings = Findings()
+    reading = Reading(base.catalog, operation, merge=mode == "merge", findings=findings)
+    with plan_sources(source, mapping, base.catalog, format=format) as plan, Spool() as spool:
+        rows = done_bytes = 0
+        generated: dict[str, bool] = {}
+        for file in plan.files:
+            for batch in plan.read(file, reading):
+                spool.append(batch.table_key, batch.rows)
+                generated[batch.table_key] = generated.get(batch.table_key, True) and batch.generated_ids
+                rows += batch.rows.num_rows
+                if progress is not None:
+                    progress(Progress(rows, done_bytes, plan.size))
+            done_bytes += file.size
+            if progress is not None:
+                progress(Progress(rows, done_bytes, plan.size))
+        loaded = {
+            e.table_key: _loaded(e, spool, generated[e.table_key])
+            for e in _nodes_first(base.catalog)
+            if e.table_key in spool
+        }
+        if not (findings and mode == "merge"):  # a merged row is made of good values only
+            judge(base, loaded, mode, findings)
+        findings.refuse(plan.locate)
+        if not loaded:
+            return LoadResult((), None, branch, operation_id=operation)
+        if missing:
+            repository.create_branch(branch, from_=from_ or "main", at=base, actor=actor)
+            base = repository.snapshot(branch)
+        relied_on = _edges_at(base.catalog, loaded) if mode == "overwrite" else frozenset()
+        changes = tuple(change_of(repository, base, item, mode) for item in loaded.values())
+        staging = Staging(
+            branch=branch,
+            kind=WriterKind.LOAD,
+            changes=changes,
+            reads=reads_of(base.catalog, loaded) | relied_on,
+            operation_id=operation,
+            actor=actor,
+            expect_head=expect_head,
+        )
+        commit = repository.commit(staging, base)
+    return LoadResult(tuple((k, item.read) for k, item in loaded.items()), commit, branch, missing, operation)
+
+
+def done_before(repository: Repository, branch: str, operation_id: str) -> CommitInfo | None:
+    """The branch's commit of this operation, if it has one already."""
+    return next((c for c in repository.commits(branch, limit=1000) if c.operation_id == operation_id), None)
+
+
+def _nodes_first(catalog: Catalog) -> Iterator[NodeType | EdgeType]:
+    yield from catalog.nodes.values()
+    yield from catalog.edges.values()
+
+
+def _loaded(entity: NodeType | EdgeType, spool: Spool, generated: bool) -> Loaded:
+    rows = spool.table(entity.table_key)
+    return Loaded(entity, rows, generated, rows.num_rows)
+
+
+def reads_of(catalog: Catalog, table_keys: Iterable[str]) -> frozenset[str]:
+    """Tables whose rows the validation relied on: the ends of loaded edges."""
+    out: set[str] = set()
+    for key in table_keys:
+        entity = catalog.by_table_key[key]
+        if isinstance(entity, EdgeType):
+            out |= {catalog.nodes[entity.source].table_key, catalog.nodes[entity.target].table_key}
+    return frozenset(out)
+
+
+def _edges_at(catalog: Catalog, table_keys: Iterable[str]) -> frozenset[str]:
+    """Edge tables at these node tables: replacing nodes relies on no edge being added meanwhile."""
+    names = {key.removeprefix("node:") for key in table_keys}
+    return frozenset(e.table_key for e in catalog.edges.values() if {e.source, e.target} & names)
+
+
+# ---- judging the whole -----------------------------------------------------------------------------------------------
+
+
+def judge(base: Snapshot, loaded: dict[str, Loaded], mode: Mode, findings: Findings) -> None:
+    """Constraints over the state as it would be; in a merge it first completes the rows from what is committed."""
+    committed = Committed(base, replaced=frozenset(loaded) if mode == "overwrite" else frozenset())
+    for item in loaded.values():
+        if mode == "merge":
+            _merge(committed, item, findings)
+        else:
+            _distinct(committed, item, findings)
+        for parts in item.entity.uniques:
+            _unique(committed, item, parts, findings)
+    for item in loaded.values():
+        if isinstance(item.entity, EdgeType):
+            _endpoints(committed, item.entity, item.rows, loaded, findings)
+            _cardinality(committed, item.entity, item, findings)
+    if mode == "overwrite":
+        _dangling(committed, base.catalog, loaded, findings)
+
+
+def _distinct(committed: Committed, item: Loaded, findings: Findings) -> None:
+    if item.generated:
+        return
+    constraints.check_distinct_ids(item.entity, item.rows, findings)
+    present = committed.present(item.entity.table_key, item.rows.column("id"))
+    constraints.check_existing_ids(item.entity, item.rows, present, findings)
+
+
+def _merge(committed: Committed, item: Loaded, findings: Findings) -> None:
+    item.rows = fold_repeats(item.entity, item.rows)
+    old = committed.rows(item.entity.table_key, item.rows.column("id")) if not item.generated else None
+    item.rows = merge_rows(item.entity, item.rows, old)
+    constraints.check_values(item.entity, item.rows, findings)
+    item.known = old
+
+
+def _unique(committed: Committed, item: Loaded, parts: tuple[str, ...], findings: Findings) -> None:
+    others = committed.with_values(item.entity.table_key, parts, item.rows)
+    constraints.check_unique(item.entity, parts, item.rows, others, findings)
+
+
+def _endpoints(
+    committed: Committed, edge: EdgeType, rows: pa.Table, loaded: dict[str, Loaded], findings: Findings
+) -> None:
+    """Incoming nodes first; only what they lack is looked up among the committed ones."""
+    for column, node in (("src", edge.source), ("dst", edge.target)):
+        key = f"node:{node}"
+        mine = [loaded[key].rows.column("id")] if key in loaded else []
+        mask = constraints.absent(rows.column(column), mine)
+        lacking = pc.unique(rows.column(column).filter(mask)).drop_null()
+        if len(lacking):
+            still = lacking.filter(constraints.absent(lacking, [committed.present(key, lacking)]))
+            mask = pc.is_in(rows.column(column), value_set=still)
+            constraints.add_missing_endpoints(edge, rows, mask, column, node, findings)
+
+
+def _cardinality(committed: Committed, edge: EdgeType, item: Loaded, findings: Findings) -> None:
+    if edge.cardinality.min == 0 and edge.cardinality.max is None:
+        return
+    stays, lost = committed.edges_of(edge.table_key, item.rows.column("src"), without=item.rows.column("id"))
+    constraints.check_cardinality(edge, item.rows, stays, findings, lost_src=lost)
+
+
+def _dangling(committed: Committed, catalog: Catalog, loaded: dict[str, Loaded], findings: Findings) -> None:
+    """Edges of types that stay must not lose their ends to a replaced node type."""
+    for edge in catalog.edges.values():
+        replaced = [n for n in {edge.source, edge.target} if f"node:{n}" in loaded]
+        if edge.table_key in loaded or not replaced:
+            continue
+        rows = committed.edges(edge.table_key)
+        for column, node in (("src", edge.source), ("dst", edge.target)):
+            if node in replaced:
+                mask = constraints.absent(rows.column(column), [loaded[f"node:{node}"].rows.column("id")])
+                constraints.add_missing_endpoints(edge, rows, mask, column, node, findings)
+
+
+# ---- into the commit ------------------------------------------------------------------------------------------------
+
+
+def table_rows(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
+    """Judged rows in the table's own schema, without the columns that only travelled along."""
+    extra = [n for n in rows.schema.names if n in (FILE, ROW) or n.startswith(OMITTED)]
+    schema = table_schema(entity)
+    return rows.drop_columns(extra).select(schema.names).cast(schema)
+
+
+def change_of(repository: Repository, base: Snapshot, item: Loaded, mode: Mode) -> TableChange:
+    """Judged rows as one table's change; many new rows become data files at once."""
+    key = item.entity.table_key
+    rows = table_rows(item.entity, item.rows)
+    upserts = None
+    if mode == "merge" and item.known is not None and item.known.num_rows:
+        known = pc.is_in(rows.column("id"), value_set=pc.unique(item.known.column("id")))
+        upserts, rows = rows.filter(known), rows.filter(pc.invert(known))
+    overwrite = mode == "overwrite"
+    if rows.num_rows < FRAGMENT_ROWS:
+        return TableChange(key, appends=rows if rows.num_rows else None, upserts=upserts, overwrite=overwrite)
+    fragments = repository.write_fragments(base, key, rows)
+    return TableChange(key, upserts=upserts, fragments=fragments, overwrite=overwrite)

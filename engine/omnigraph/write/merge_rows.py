@@ -1,0 +1,67 @@
+"""Upserts by column: the last value given per property wins, what no record mentions keeps its stored value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema.catalog import EdgeType, NodeType
+from omnigraph.write.columns import one_chunk
+from omnigraph.write.constraints import duplicates
+from omnigraph.write.findings import OMITTED
+from omnigraph.write.rows import default_column
+
+__all__ = ["fold_repeats", "merge_rows"]
+
+
+def fold_repeats(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
+    """One row an id: each property from the last row that mentions it, the rest from the last row of the id."""
+    if duplicates(rows.column("id")) is None:
+        return rows
+    codes = np.asarray(one_chunk(rows.column("id")).dictionary_encode().indices.fill_null(-1))
+    position = np.arange(len(codes))
+    count = int(codes.max()) + 1 if len(codes) else 0
+    last = np.full(count, -1)
+    np.maximum.at(last, codes, position)
+    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+    for name in rows.schema.names:
+        mask = OMITTED + name
+        if mask in rows.schema.names:
+            given = ~np.asarray(one_chunk(rows.column(mask)))
+            pick = np.full(count, -1)
+            np.maximum.at(pick, codes[given], position[given])
+            columns[mask] = pa.array(pick < 0)
+            columns[name] = rows.column(name).take(pa.array(np.where(pick < 0, last, pick)))
+        elif not name.startswith(OMITTED):
+            columns[name] = rows.column(name).take(pa.array(last))
+    return pa.table([columns[name] for name in rows.schema.names], schema=rows.schema)
+
+
+def merge_rows(entity: NodeType | EdgeType, rows: pa.Table, old: pa.Table | None) -> pa.Table:
+    """Whole rows: omitted properties from the stored row of the same id, of a new row the default or null.
+
+    Args:
+        rows: one row an id, with the `OMITTED` columns, which are gone from the result.
+        old: committed rows of the ids that exist; None for none.
+    """
+    n = rows.num_rows
+    where = pa.nulls(n, pa.int32())
+    if old is not None and old.num_rows:
+        where = pc.index_in(one_chunk(rows.column("id")), value_set=one_chunk(old.column("id")))
+    fresh = pc.is_null(where)
+    for prop in entity.properties.values():
+        mask = OMITTED + prop.name
+        if mask not in rows.schema.names:
+            continue
+        omitted = one_chunk(rows.column(mask))
+        if pc.any(omitted).as_py():
+            column = one_chunk(rows.column(prop.name))
+            if prop.has_default and prop.default is not None:
+                column = pc.if_else(pc.and_(omitted, fresh), default_column(prop, n), column)
+            if old is not None and old.num_rows:
+                stored = one_chunk(old.column(prop.name)).take(where)
+                column = pc.if_else(pc.and_(omitted, pc.invert(fresh)), stored, column)
+            index = rows.schema.get_field_index(prop.name)
+            rows = rows.set_column(index, rows.schema.field(index), column)
+    return rows.drop_columns([name for name in rows.schema.names if name.startswith(OMITTED)])

@@ -1,0 +1,459 @@
+"""NDJSON (03 §3.2): one record a line, nodes and edges mixed, `//` lines are comments.
+
+A block of lines is split with numpy and parsed by Arrow with the schema of its type, so values never become Python
+objects. Only a group of lines that Arrow refuses is read record by record, to name what is wrong in it and to take
+forms that one Arrow column can't (64-bit integers as strings, composite keys of mixed types, dates as day numbers).
+A record's position is the byte offset of its line, so a file may be read in splits without counting lines.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
+
+from omnigraph.schema.catalog import EdgeType, NodeType, Type
+from omnigraph.write.columns import Cast
+from omnigraph.write.findings import BadRecord
+from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, key_parts
+
+__all__ = ["BLOCK_BYTES", "read_ndjson"]
+
+BLOCK_BYTES = 8 << 20
+_NEWLINE, _BRACE = 10, ord("{")
+_HEAD = pa.schema([("type", pa.string()), ("edge", pa.string())])
+_TOP = frozenset({"type", "edge", "from", "to", "id", "data"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Records of a block: `text` (binary, one a line), `offsets` their places in the file (int64)."""
+
+    text: pa.Array
+    offsets: np.ndarray
+
+    def take(self, where: np.ndarray) -> _Lines:
+        return _Lines(self.text.take(pa.array(where)), self.offsets[where])
+
+    def stream(self) -> bytes:
+        return b"\n".join(self.text.to_pylist()) if self.text.offset or self.text.null_count else self._buffer()
+
+    def _buffer(self) -> bytes:
+        # The lines keep their line ends and lie one after the other: the data buffer is the stream.
+        ends = np.frombuffer(self.text.buffers()[1], dtype=np.int64)[: len(self.text) + 1]
+        return memoryview(self.text.buffers()[2])[int(ends[0]) : int(ends[-1])].tobytes()
+
+
+def read_ndjson(
+    stream: BinaryIO, reading: Reading, *, file: int, label: str, start: int = 0, end: int | None = None
+) -> Iterator[TypedBatch]:
+    """Typed rows of every record whose line starts in [start, end).
+
+    Args:
+        stream: the file's bytes, UTF-8; seekable when start > 0.
+        file: the source's number in the load.
+        label: the source's name; seeds ids.
+        start: first byte of the split; a line that began before it belongs to the split before.
+        end: end of the split, None for the file's.
+    """
+    hint: str | None = None
+    for block, offset in _blocks(stream, start, end):
+        lines = _split(block, offset)
+        if len(lines.text) == 0:
+            continue
+        groups, hint = _by_type(lines, reading, hint)
+        for group in groups:
+            yield from _read_group(*group, reading, file, label)
+
+
+def _blocks(stream: BinaryIO, start: int, end: int | None) -> Iterator[tuple[bytes, int]]:
+    """Pieces of whole lines, each with its offset."""
+    offset = start
+    if start > 0:
+        offset = _next_line(stream, start - 1)
+        stream.seek(offset)
+    rest = b""
+    while end is None or offset < end:
+        piece = stream.read(BLOCK_BYTES)
+        if not piece:
+            break
+        block = rest + piece
+        cut = block.rfind(b"\n") + 1
+        if end is not None and offset + cut >= end:
+            # The line that holds the split's last byte is the last one of ours.
+            last = block.find(b"\n", max(0, end - 1 - offset)) + 1
+            if last > 0:
+                yield block[:last], offset
+                return
+        if cut:
+            yield block[:cut], offset
+            offset += cut
+        rest = block[cut:]
+    if rest and (end is None or offset < end):
+        yield rest, offset
+
+
+def _next_line(stream: BinaryIO, at: int) -> int:
+    """Where the first line after the byte `at` begins; the file's end when there is none."""
+    stream.seek(at)
+    while piece := stream.read(64 << 10):
+        found = piece.find(b"\n")
+        if found >= 0:
+            return at + found + 1
+        at += len(piece)
+    return at
+
+
+def _split(block: bytes, offset: int) -> _Lines:
+    if block[-1] != _NEWLINE:
+        block += b"\n"
+    data = np.frombuffer(block, dtype=np.uint8)
+    ends = np.flatnonzero(data == _NEWLINE) + 1
+    bounds = np.concatenate([np.zeros(1, dtype=np.int64), ends.astype(np.int64)])
+    text = pa.Array.from_buffers(pa.large_binary(), len(ends), [None, pa.py_buffer(bounds), pa.py_buffer(block)])
+    lines = _Lines(text, bounds[:-1] + offset)
+    if (data[bounds[:-1]] == _BRACE).all():
+        return lines
+    skip = pc.match_substring_regex(text.cast(pa.binary()), r"^(\xef\xbb\xbf)?\s*(//.*)?\s*$")
+    return lines.take(np.flatnonzero(~np.asarray(skip)))
+
+
+def _parse(data: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
+    return pj.read_json(
+        io.BytesIO(data),
+        read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
+        parse_options=pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior=unexpected),
+    ).combine_chunks()
+
+
+_Group = tuple[NodeType | EdgeType | None, _Lines, pa.Table | None]
+
+
+def _by_type(lines: _Lines, reading: Reading, hint: str | None) -> tuple[list[_Group], str | None]:
+    """Lines grouped by table, in the order of first appearance; those already parsed come with their columns."""
+    if hint is not None:
+        entity = reading.catalog.by_table_key[hint]
+        table = _parse_group(reading, entity, lines)
+        if table is not None and _all_of(entity, table):
+            return [(entity, lines, table)], hint
+    try:
+        head = _parse(lines.stream(), _HEAD, "ignore")
+    except pa.ArrowInvalid:
+        return [(None, lines, None)], None
+    if head.num_rows != len(lines.text):
+        return [(None, lines, None)], None
+    both = pc.binary_join_element_wise(
+        pc.coalesce(head["type"], pa.scalar("")), pc.coalesce(head["edge"], pa.scalar("")), pa.scalar("\0")
+    )
+    encoded = pc.dictionary_encode(both.combine_chunks())
+    codes = np.asarray(encoded.indices)
+    groups: list[_Group] = []
+    for code, name in enumerate(encoded.dictionary.to_pylist()):
+        part = lines if len(encoded.dictionary) == 1 else lines.take(np.flatnonzero(codes == code))
+        node, edge = name.split("\0", 1)
+        entity_or_none = _entity(reading, node or None, edge or None)
+        groups.append(
+            (entity_or_none, part, None if entity_or_none is None else _parse_group(reading, entity_or_none, part))
+        )
+    only = groups[0][0] if len(groups) == 1 else None
+    return groups, only.table_key if only is not None else None
+
+
+def _entity(reading: Reading, node: str | None, edge: str | None) -> NodeType | EdgeType | None:
+    if (node is None) == (edge is None):
+        return None
+    return reading.catalog.nodes.get(node) if node is not None else reading.catalog.edge(edge or "")
+
+
+def _all_of(entity: NodeType | EdgeType, table: pa.Table) -> bool:
+    word, other = ("edge", "type") if isinstance(entity, EdgeType) else ("type", "edge")
+    names = pc.unique(table[word])
+    return table[other].null_count == table.num_rows and names.to_pylist() == [entity.name]
+
+
+def _json_type(kind: Type) -> pa.DataType:
+    """How a property's value stands in JSON."""
+    if kind.base == "Vector":
+        return pa.list_(pa.float32())
+    base = {"I32": pa.int64(), "I64": pa.int64(), "U32": pa.int64(), "U64": pa.uint64(), "Bool": pa.bool_()}.get(
+        kind.base
+    )
+    if base is None:
+        base = pa.float64() if kind.base in ("F32", "F64") else pa.string()
+    return pa.list_(base) if kind.list else base
+
+
+def _end_type(node: NodeType) -> pa.DataType:
+    parts = key_parts(node)
+    return _json_type(parts[0]) if len(parts) == 1 else pa.list_(pa.string())
+
+
+def _group_schema(entity: NodeType | EdgeType, nodes: Mapping[str, NodeType]) -> pa.Schema:
+    data = [pa.field("id", pa.string()), *(pa.field(p.name, _json_type(p.type)) for p in entity.properties.values())]
+    fields = [*_HEAD, pa.field("id", pa.string()), pa.field("data", pa.struct(data))]
+    if isinstance(entity, EdgeType):
+        fields += [
+            pa.field("from", _end_type(nodes[entity.source])),
+            pa.field("to", _end_type(nodes[entity.target])),
+        ]
+    return pa.schema(fields)
+
+
+def _parse_group(reading: Reading, entity: NodeType | EdgeType, lines: _Lines) -> pa.Table | None:
+    """The lines' columns, or None where they aren't one record each that fits the type's schema."""
+    try:
+        table = _parse(lines.stream(), _group_schema(entity, reading.catalog.nodes), "error")
+    except pa.ArrowInvalid:
+        return None
+    return table if table.num_rows == len(lines.text) else None
+
+
+def _read_group(
+    entity: NodeType | EdgeType | None, lines: _Lines, table: pa.Table | None, reading: Reading, file: int, label: str
+) -> Iterator[TypedBatch]:
+    if entity is not None and table is not None:
+        yield _from_columns(entity, lines, table, reading, file, label, None)
+        return
+    by_entity: dict[str, list[tuple[int, dict[str, Any]]]] = {}
+    for i, line in enumerate(lines.text.to_pylist()):
+        at = int(lines.offsets[i])
+        record = _record(line, reading, file, at)
+        if record is not None:
+            by_entity.setdefault(record[0].table_key, []).append((i, record[1]))
+    for key, records in by_entity.items():
+        yield _from_records(reading.catalog.by_table_key[key], lines, records, reading, file, label)
+
+
+# ---- columns --------------------------------------------------------------------------------------------------------
+
+
+def _from_columns(
+    entity: NodeType | EdgeType,
+    lines: _Lines,
+    table: pa.Table,
+    reading: Reading,
+    file: int,
+    label: str,
+    known_bad: Mapping[str, tuple[pa.Array, list[str]]] | None,
+) -> TypedBatch:
+    """Rows from columns shaped as `_group_schema`; `known_bad` marks values that were refused before."""
+    known_bad = known_bad or {}
+    data = table["data"].combine_chunks()
+    parts = dict(zip(data.type.names, data.flatten(), strict=True))
+    given: dict[str, Given] = {}
+    for prop in entity.properties.values():
+        column = parts[prop.name]
+        omitted = None
+        if column.null_count and (prop.has_default or reading.merge) and prop.name not in entity.key:
+            # JSON null is a value (it clears), an absent name is not. Quotes inside texts are escaped, so a quoted name
+            # before a colon is a name.
+            null = pc.match_substring_regex(lines.text.cast(pa.binary()), f'"{prop.name}"\\s*:\\s*null')
+            omitted = pc.and_(pc.is_null(column), pc.invert(null))
+        bad, shown = known_bad.get(prop.name, (None, None))
+        if bad is not None and omitted is not None:
+            omitted = pc.and_(omitted, pc.invert(bad))
+        given[prop.name] = Given(column, omitted, bad, form=None, shown=shown)
+    ids = pc.coalesce(parts["id"], table["id"].combine_chunks())
+    ends: list[tuple[Cast, list[str] | None]] = []
+    if isinstance(entity, EdgeType):
+        for name, node in (("from", entity.source), ("to", entity.target)):
+            bad, shown = known_bad.get(name, (None, None))
+            cast = _end(reading.catalog.nodes[node], table[name].combine_chunks())
+            if bad is not None:
+                cast = Cast(cast.column, bad if cast.bad is None else pc.or_(bad, cast.bad))
+            ends.append((cast, shown))
+    return assemble(
+        reading,
+        entity,
+        file=file,
+        file_label=label,
+        positions=lines.offsets,
+        given=given,
+        ends=ends,
+        ids=None if ids.null_count == len(ids) else ids,
+    )
+
+
+def _end(node: NodeType, column: pa.Array) -> Cast:
+    kinds = key_parts(node)
+    if len(kinds) == 1:
+        return endpoint(node, [column], text=False)
+    lengths = pc.list_value_length(column)
+    wrong = pc.fill_null(pc.not_equal(lengths, len(kinds)), False)
+    whole = pc.if_else(pc.or_(wrong, pc.is_null(column)), pa.scalar([None] * len(kinds), column.type), column)
+    cast = endpoint(node, [pc.list_element(whole, i) for i in range(len(kinds))], text=True)
+    return Cast(cast.column, wrong if cast.bad is None else pc.or_(wrong, cast.bad))
+
+
+# ---- record by record: only lines that Arrow refused ------------------------------------------------------------
+
+
+def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType | EdgeType, dict[str, Any]] | None:
+    """The type and the JSON object of one line, or None after saying what is wrong with it."""
+
+    def refuse(kind: str, message: str) -> None:
+        reading.findings.add(BadRecord(kind, message, file=file, row=at))
+
+    try:
+        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"))
+    except UnicodeDecodeError as error:
+        return refuse("syntax", f"not UTF-8 at byte {error.start + 1} of the line")
+    except json.JSONDecodeError as error:
+        return refuse("syntax", f"not one JSON record: {error.msg} at column {error.colno}")
+    except RecursionError:
+        return refuse("syntax", "not one JSON record: nested too deeply")
+    if not isinstance(value, dict):
+        return refuse("syntax", f'a record is an object with "type" or "edge", not {_kind(value)}')
+    node, edge = value.get("type"), value.get("edge")
+    if (node is None) == (edge is None):
+        return refuse("syntax", 'a record has either "type" (a node) or "edge"')
+    name = node if node is not None else edge
+    entity = _entity(reading, node, edge) if isinstance(name, str) else None
+    if entity is None:
+        declared = reading.catalog.nodes if node is not None else reading.catalog.edges
+        word = "node" if node is not None else "edge"
+        return refuse("unknown_type", f"{word} type {name!r} isn't declared; declared: {', '.join(declared) or 'none'}")
+    data = value.get("data")
+    if data is not None and not isinstance(data, dict):
+        return refuse("syntax", f'"data" is an object, not {_kind(data)}')
+    loose = [n for n in value if n not in _TOP] + (
+        [n for n in ("from", "to") if n in value] if node is not None else []
+    )
+    if loose:
+        return refuse("syntax", f'a {entity.name} record has no {loose[0]!r}; properties stand in "data"')
+    unknown = [n for n in data or {} if n != "id" and n not in entity.properties]
+    if unknown:
+        reading.findings.add(
+            BadRecord(
+                "unknown_property",
+                f"there is no property {unknown[0]!r}; there are {', '.join(entity.properties)}",
+                entity.table_key,
+                property=unknown[0],
+                file=file,
+                row=at,
+            )
+        )
+        return None
+    return entity, value
+
+
+def _from_records(
+    entity: NodeType | EdgeType,
+    lines: _Lines,
+    records: list[tuple[int, dict[str, Any]]],
+    reading: Reading,
+    file: int,
+    label: str,
+) -> TypedBatch:
+    """The same columns as a parse would give, made value by value."""
+    n = len(records)
+    part = lines.take(np.array([i for i, _ in records], dtype=np.int64))
+    schema = _group_schema(entity, reading.catalog.nodes)
+    bad: dict[str, tuple[pa.Array, list[str]]] = {}
+
+    def column(name: str, values: list[Any], kind: Type | None, arrow: pa.DataType) -> pa.Array:
+        out, wrong = [], np.zeros(n, dtype=bool)
+        for i, value in enumerate(values):
+            try:
+                out.append(None if value is None else _value(value, kind))
+            except ValueError:
+                out.append(None)
+                wrong[i] = True
+        if wrong.any():
+            bad[name] = (pa.array(wrong), [json.dumps(v, ensure_ascii=False) for v in values])
+        return pa.array(out, arrow)
+
+    datas = [r.get("data") or {} for _, r in records]
+    fields = [column("id", [d.get("id") for d in datas], Type("String"), pa.string())]
+    fields += [
+        column(p.name, [d.get(p.name) for d in datas], p.type, _json_type(p.type)) for p in entity.properties.values()
+    ]
+    struct = schema.field("data").type
+    columns: dict[str, pa.Array] = {
+        "id": column("id", [r.get("id") for _, r in records], Type("String"), pa.string()),
+        "data": pa.StructArray.from_arrays(fields, fields=list(struct)),
+    }
+    if isinstance(entity, EdgeType):
+        for name, node in (("from", entity.source), ("to", entity.target)):
+            kinds = key_parts(reading.catalog.nodes[node])
+            columns[name] = column(
+                name, [r.get(name) for _, r in records], kinds[0] if len(kinds) == 1 else None, schema.field(name).type
+            )
+    if "id" in bad:
+        mask, shown = bad["id"]
+        for i in np.flatnonzero(np.asarray(mask)):
+            reading.findings.add(
+                BadRecord(
+                    "type", f"id: {shown[i]} is not a String", entity.table_key, None, "id", file, int(part.offsets[i])
+                )
+            )
+    return _from_columns(entity, part, pa.table(columns), reading, file, label, bad)
+
+
+def _value(value: Any, kind: Type | None) -> Any:
+    """A JSON value in the form of `_json_type`; without a type, a composite key's parts as texts.
+
+    Raises:
+        ValueError: it isn't one of the type.
+    """
+    if kind is None:
+        if not isinstance(value, list) or any(v is None or isinstance(v, (list, dict, float)) for v in value):
+            raise ValueError
+        return [v if isinstance(v, str) else json.dumps(v) for v in value]
+    if kind.list or kind.base == "Vector":
+        if not isinstance(value, list):
+            raise ValueError
+        element = Type("F64") if kind.base == "Vector" else Type(kind.base, enum=kind.enum)
+        out = [_value(v, element) for v in value]
+        if kind.base == "Vector" and len(out) != kind.dim:
+            raise ValueError
+        return out
+    if kind.base == "Bool":
+        if not isinstance(value, bool):
+            raise ValueError
+        return value
+    if kind.base in ("I32", "I64", "U32", "U64"):
+        return _integer(value, kind.base)
+    if kind.base in ("F32", "F64"):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > sys.float_info.max:
+            raise ValueError
+        return float(value)
+    if kind.base == "Date" and isinstance(value, int) and not isinstance(value, bool):
+        return (date(1970, 1, 1) + _days(value)).isoformat()
+    if not isinstance(value, str):
+        raise ValueError
+    return value
+
+
+def _days(count: int) -> timedelta:
+    try:
+        date(1970, 1, 1) + timedelta(count)
+    except OverflowError as error:
+        raise ValueError from error
+    return timedelta(count)
+
+
+def _integer(value: Any, base: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError
+    if isinstance(value, float) and not value.is_integer():
+        raise ValueError
+    number = int(value)
+    low, high = (0, 2**64) if base == "U64" else (-(2**63), 2**63)
+    if not low <= number < high:
+        raise ValueError
+    return number
+
+
+def _kind(value: Any) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "null")

@@ -1,0 +1,222 @@
+"""From a source's columns to rows of a table: casts, defaults, ids, endpoints, value constraints. Columnar.
+
+Rows on their way into a graph have the table's columns plus `FILE`, `ROW` and, for a merge, one bool column
+`OMITTED + property` per property that is not part of the key: true where the record doesn't mention it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
+from omnigraph.storage.arrow import arrow_type
+from omnigraph.write.columns import Cast, cast_column, nulls_of
+from omnigraph.write.constraints import check_values
+from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
+from omnigraph.write.keys import hashed_ids, render_key
+from omnigraph.write.mapping import DateFormat
+
+__all__ = ["Given", "Reading", "TypedBatch", "assemble", "default_column", "endpoint", "key_parts", "row_schema"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What reading a source needs to know.
+
+    Args:
+        catalog: the schema the records are read by.
+        operation_id: seeds the ids of records without one.
+        merge: keep which properties a record omits, and leave value constraints to the merged row.
+        findings: where bad records go.
+    """
+
+    catalog: Catalog
+    operation_id: str
+    merge: bool = False
+    findings: Findings = field(default_factory=Findings)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBatch:
+    """Rows of one table, in `row_schema`. `generated_ids`: every id was made here, so none can repeat."""
+
+    table_key: str
+    rows: pa.RecordBatch
+    generated_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """One property as a source gives it.
+
+    Args:
+        column: any Arrow array that `cast_column` takes.
+        omitted: mask (bool) of records that don't mention it; None: all do.
+        bad: mask of values that are already known not to fit.
+        text: the source knows text only.
+        form: how dates are written.
+        shown: what to show of a bad value instead of the column's own (texts, one a record).
+    """
+
+    column: pa.Array | pa.ChunkedArray
+    omitted: pa.Array | None = None
+    bad: pa.Array | None = None
+    text: bool = False
+    form: DateFormat | None = None
+    shown: Sequence[str] | None = None
+
+
+def row_schema(entity: NodeType | EdgeType, *, merge: bool) -> pa.Schema:
+    """Columns of rows on their way in; all nullable, since what is wrong with a row is said later."""
+    ends = ("src", "dst") if isinstance(entity, EdgeType) else ()
+    fields = [pa.field(name, pa.string()) for name in ("id", *ends)]
+    fields += [pa.field(p.name, arrow_type(p.type)) for p in entity.properties.values()]
+    fields += [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
+    if merge:
+        fields += [pa.field(OMITTED + name, pa.bool_()) for name in entity.properties if name not in entity.key]
+    return pa.schema(fields)
+
+
+def default_column(prop: Property, n: int) -> pa.Array:
+    """The property's default n times, or nulls."""
+    if not prop.has_default or prop.default is None:
+        return nulls_of(prop.type, n)
+    value = list(prop.default) if isinstance(prop.default, tuple) else prop.default
+    one = pa.array([value])
+    cast = cast_column(one, prop.type)
+    return cast.column.take(pa.array(np.zeros(n, dtype=np.int64)))
+
+
+def key_parts(node: NodeType) -> tuple[Type, ...]:
+    """Types of what names a node: its key's properties, or its id."""
+    return tuple(node.properties[name].type for name in node.key) or (Type("String"),)
+
+
+def endpoint(node: NodeType, parts: Sequence[pa.Array | pa.ChunkedArray], *, text: bool) -> Cast:
+    """Ids of the named nodes (utf8), one a row, from the columns of their key's parts."""
+    casts = [cast_column(column, kind, text=text) for column, kind in zip(parts, key_parts(node), strict=True)]
+    bad: pa.Array | None = None
+    for cast in casts:
+        if cast.bad is not None:
+            bad = cast.bad if bad is None else pc.or_(bad, cast.bad)
+    return Cast(render_key([cast.column for cast in casts]), bad)
+
+
+def assemble(
+    reading: Reading,
+    entity: NodeType | EdgeType,
+    *,
+    file: int,
+    file_label: str,
+    positions: np.ndarray,
+    given: Mapping[str, Given],
+    ends: Sequence[tuple[Cast, Sequence[str] | None]] = (),
+    ids: pa.Array | None = None,
+) -> TypedBatch:
+    """Rows of one type from columns of equal length; what doesn't fit goes to the findings.
+
+    Args:
+        file: number of the source in the load; `file_label` its name, which seeds ids.
+        positions: where each record stands in the source (int64).
+        given: the properties that come from the source; the others are omitted in every record.
+        ends: for edges, the ids of source and target, each with texts to show where a value didn't fit.
+        ids: given ids (utf8), null where a record has none; None when no record has.
+    """
+    n, key, findings = len(positions), entity.table_key, reading.findings
+    origin = pa.record_batch({FILE: pa.array(np.full(n, file, dtype=np.int32)), ROW: pa.array(positions, pa.int64())})
+    columns: dict[str, pa.Array] = {}
+    omitted: dict[str, pa.Array] = {}
+    excused: dict[str, pa.Array] = {}
+    for prop in entity.properties.values():
+        it = given.get(prop.name)
+        if it is None:
+            columns[prop.name] = nulls_of(prop.type, n) if reading.merge else default_column(prop, n)
+            omitted[prop.name] = pa.array(np.ones(n, dtype=bool))
+            continue
+        cast = cast_column(it.column, prop.type, text=it.text, form=it.form)
+        bad = _either(cast.bad, it.bad)
+        if bad is not None:
+            excused[prop.name] = bad
+            _report_type(findings, key, origin, bad, prop, it)
+        column = cast.column
+        if not reading.merge and prop.has_default and it.omitted is not None:
+            column = pc.if_else(it.omitted, default_column(prop, n), column)
+        columns[prop.name] = column
+        omitted[prop.name] = it.omitted if it.omitted is not None else pa.array(np.zeros(n, dtype=bool))
+    own: dict[str, pa.Array] = {}
+    for name, (cast, shown) in zip(("src", "dst"), ends, strict=False):
+        own[name] = cast.column
+        _report_end(findings, key, origin, cast, name, shown)
+    generated = False
+    if entity.key:
+        own["id"] = render_key([own[p] if p in own else columns[p] for p in entity.key])
+        if ids is not None:
+            differs = pc.not_equal(ids, own["id"])
+            both = pa.record_batch([own["id"], ids, *origin.columns], ["id", "given", FILE, ROW])
+            findings.add_rows(
+                "id",
+                key,
+                both,
+                differs,
+                lambda row: f"the given id {row['given']!r} isn't the key's",
+                property="id",
+            )
+    else:
+        made = hashed_ids(reading.operation_id, file_label, positions)
+        generated = ids is None or ids.null_count == n
+        own["id"] = made if ids is None or generated else pc.coalesce(ids, made)
+    schema = row_schema(entity, merge=reading.merge)
+    extra = {OMITTED + name: mask for name, mask in omitted.items()} if reading.merge else {}
+    every = own | columns | {FILE: origin.column(FILE), ROW: origin.column(ROW)} | extra
+    rows = pa.record_batch([every[f.name] for f in schema], schema=schema)
+    if not reading.merge:
+        check_values(entity, rows, findings, excused=excused)
+    return TypedBatch(key, rows, generated)
+
+
+def _either(a: pa.Array | None, b: pa.Array | None) -> pa.Array | None:
+    return b if a is None else a if b is None else pc.or_(a, b)
+
+
+def _report_type(
+    findings: Findings, key: str, origin: pa.RecordBatch, bad: pa.Array, prop: Property, it: Given
+) -> None:
+    numbered = origin.append_column("at", pa.array(np.arange(origin.num_rows)))
+
+    def text(row: dict[str, Any]) -> str:
+        value = it.shown[row["at"]] if it.shown is not None else repr(it.column[row["at"]].as_py())
+        wanted = (
+            f"{prop.type} written as {it.form.pattern}"
+            if it.form is not None
+            else str(replace(prop.type, nullable=False))
+        )
+        return f"{prop.name}: {_short(value)} is not {wanted}"
+
+    findings.add_rows("type", key, numbered, bad, text, property=prop.name)
+
+
+def _report_end(
+    findings: Findings, key: str, origin: pa.RecordBatch, cast: Cast, name: str, shown: Sequence[str] | None
+) -> None:
+    word = "from" if name == "src" else "to"
+    numbered = origin.append_column("at", pa.array(np.arange(origin.num_rows)))
+    missing = pc.is_null(cast.column)
+    if cast.bad is not None:
+        missing = pc.and_(missing, pc.invert(cast.bad))
+
+        def text(row: dict[str, Any]) -> str:
+            return f"{word}: {_short(shown[row['at']]) if shown is not None else 'the value'} is no key of the node"
+
+        findings.add_rows("type", key, numbered, cast.bad, text, property=word)
+    if cast.column.null_count:
+        findings.add_rows("endpoint", key, numbered, missing, lambda row: f"{word} is missing", property=word)
+
+
+def _short(text: str, limit: int = 80) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

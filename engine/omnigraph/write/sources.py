@@ -1,0 +1,343 @@
+"""Where records come from: paths, globs, URIs, streams, NDJSON text, tables in memory; and one call to read any of it.
+
+`plan_sources` says which files there are without reading records; `read_batches` turns one file, or a split of it, into
+typed rows. The Spark load calls both with the same arguments as the loader here.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as MappingABC
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias, cast
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from omnigraph.errors import BadRequest
+from omnigraph.schema.catalog import Catalog
+from omnigraph.write.mapping import Mapping, SourceMapping, check_mapping
+from omnigraph.write.ndjson import read_ndjson
+from omnigraph.write.rows import Reading, TypedBatch
+from omnigraph.write.tabular import read_table, read_tabular
+
+__all__ = ["Source", "SourceFile", "SourcePlan", "Split", "open_source", "plan_sources", "read_batches"]
+
+Source: TypeAlias = (
+    str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | BinaryIO | io.TextIOBase | MappingABC[str, pa.Table]
+)
+
+_SUFFIXES = {
+    ".jsonl": "ndjson",
+    ".ndjson": "ndjson",
+    ".json": "ndjson",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".arrow": "arrow",
+    ".feather": "arrow",
+    ".arrows": "arrow",
+    ".ipc": "arrow",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """One file, or one table in memory, of a load. Plain data; goes to other machines as it is.
+
+    Args:
+        index: its number in the load; the `FILE` column holds it.
+        label: its name in messages, and the seed of its records' ids.
+        path: local path or URI; empty for tables and texts in memory.
+        format: ndjson, parquet, csv or arrow; `table` in memory.
+        size: bytes, 0 where unknown.
+        mapping: how its columns become properties; None for NDJSON records.
+    """
+
+    index: int
+    label: str
+    path: str
+    format: str
+    size: int
+    mapping: SourceMapping | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A stretch of a file: bytes [start, end) of NDJSON, row groups [start, end) of Parquet."""
+
+    start: int
+    end: int
+
+
+class SourcePlan:
+    """Every source of a load, nodes before edges as far as mappings tell. A context manager: drops what it spooled."""
+
+    def __init__(
+        self, files: Iterable[SourceFile], tables: MappingABC[str, pa.Table] | None = None, spooled: str | None = None
+    ):
+        ordered = sorted(files, key=lambda f: f.mapping is not None and f.mapping.edge is not None)
+        self.files = tuple(replace(f, index=i) for i, f in enumerate(ordered))
+        self.tables = dict(tables or {})
+        self._spooled = spooled
+
+    @property
+    def size(self) -> int:
+        return sum(f.size for f in self.files)
+
+    def read(self, file: SourceFile, reading: Reading) -> Iterator[TypedBatch]:
+        if file.format == "table":
+            mapping = cast("SourceMapping", file.mapping)
+            return read_table(self.tables[mapping.label], reading, mapping, file=file.index, label=file.label)
+        return read_batches(file, reading)
+
+    def locate(self, file: int, row: int) -> str:
+        """`people.jsonl:17` or `people.parquet row 3`."""
+        source = self.files[file]
+        if source.format != "ndjson":
+            return f"{source.label} row {row}"
+        lines, left = 1, row
+        with open_source(source.path) as stream:
+            while left > 0 and (piece := stream.read(min(left, 1 << 20))):
+                lines += piece.count(b"\n")
+                left -= len(piece)
+        return f"{source.label}:{lines}"
+
+    def __enter__(self) -> SourcePlan:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        if self._spooled is not None:
+            os.unlink(self._spooled)
+
+
+def open_source(path: str) -> BinaryIO:
+    """The bytes of a local path or URI, decompressed by suffix.
+
+    Raises:
+        BadRequest: it isn't there or may not be read.
+    """
+    try:
+        system, inner = _system(path)
+        if inner.endswith((".gz", ".bz2", ".zst")):
+            return cast("BinaryIO", system.open_input_stream(inner))
+        return cast("BinaryIO", system.open_input_file(inner))
+    except FileNotFoundError as error:
+        raise _missing(path) from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise BadRequest(
+            f"{path}: can't be opened: {error}", code="unreadable_source", details={"file": path}
+        ) from error
+
+
+def _system(path: str) -> tuple[pafs.FileSystem, str]:
+    if "://" not in path:
+        return pafs.LocalFileSystem(), path
+    if path.startswith("s3://"):
+        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
+        options: dict[str, Any] = {"region": os.environ.get("AWS_REGION")}
+        if endpoint:
+            scheme, _, host = endpoint.partition("://")
+            options |= {"endpoint_override": host, "scheme": scheme}
+        return pafs.S3FileSystem(**options), path.removeprefix("s3://")
+    system, inner = pafs.FileSystem.from_uri(path)
+    return system, inner
+
+
+def _missing(path: str) -> BadRequest:
+    return BadRequest(
+        f"{path}: there is no such file. Relative paths start at {Path.cwd()}, in a mapping at its own folder",
+        code="missing_source",
+        details={"file": path},
+    )
+
+
+def read_batches(file: SourceFile, reading: Reading, split: Split | None = None) -> Iterator[TypedBatch]:
+    """Typed rows of one file or split, in the tables' schemas with their origin; bad records go to the findings.
+
+    The same records give the same ids, whichever way a file is split.
+
+    Raises:
+        BadRequest: the file is missing, unreadable, or its columns don't fit its mapping.
+    """
+    with open_source(file.path) as stream:
+        if file.format == "ndjson":
+            start, end = (split.start, split.end) if split is not None else (0, None)
+            yield from read_ndjson(stream, reading, file=file.index, label=file.label, start=start, end=end)
+            return
+        if file.mapping is None:
+            raise BadRequest(f"{file.label}: {file.format} needs a mapping", code="missing_mapping")
+        groups = (split.start, split.end) if split is not None else None
+        yield from read_tabular(
+            stream, reading, file.mapping, file.format, file=file.index, label=file.label, row_groups=groups
+        )
+
+
+# ---- planning -------------------------------------------------------------------------------------------------------
+
+
+def plan_sources(
+    source: Source | None, mapping: Mapping | None, catalog: Catalog, *, format: str | None = None
+) -> SourcePlan:
+    """Finds the sources and checks the mapping, before a record is read.
+
+    Args:
+        source: path(s) or globs, a file object or text with NDJSON records, or tables by name. With a mapping, None
+            or a folder means: the mapping's own paths; files are matched with the mapping's patterns.
+        format: format of all files; default by suffix.
+
+    Raises:
+        BadRequest: a file is missing, no mapping covers it, or the mapping doesn't fit the schema.
+    """
+    if mapping is not None:
+        check_mapping(mapping, catalog)
+    if isinstance(source, MappingABC):
+        return _plan_tables(source, mapping, catalog)
+    if source is not None and hasattr(source, "read"):
+        return _plan_stream(cast("BinaryIO", source))
+    if isinstance(source, str) and ("\n" in source or source.lstrip()[:1] == "{"):
+        return _plan_stream(io.BytesIO(source.encode()), "<text>")
+    paths = (
+        []
+        if source is None
+        else [source]
+        if isinstance(source, (str, os.PathLike))
+        else list(cast("Iterable[str]", source))
+    )
+    names = [os.fspath(p) for p in paths]
+    if mapping is not None and not _all_ndjson(names, format):
+        return SourcePlan(_mapped(names, mapping))
+    if not names:
+        raise BadRequest("nothing to load: name a source", code="missing_source")
+    files = []
+    for name in names:
+        for path in _expand(name):
+            kind = format or _format(path)
+            if kind != "ndjson":
+                raise BadRequest(
+                    f"{path}: {kind} files need a mapping that says which type their rows are", code="missing_mapping"
+                )
+            files.append(_file(path, path, kind, None))
+    return SourcePlan(files)
+
+
+def _all_ndjson(names: list[str], format: str | None) -> bool:
+    return bool(names) and all((format or _format(n, "")) == "ndjson" for n in names)
+
+
+def _plan_tables(source: MappingABC[str, pa.Table], mapping: Mapping | None, catalog: Catalog) -> SourcePlan:
+    files = []
+    by_label = {m.label: m for m in mapping.sources} if mapping is not None else {}
+    for i, (name, table) in enumerate(source.items()):
+        how = by_label.get(name)
+        if how is None and mapping is None:
+            how = _plain_mapping(name, table, catalog)
+        if how is None:
+            raise BadRequest(f"the mapping has no source with table: {name}", code="bad_mapping")
+        files.append(SourceFile(i, name, "", "table", table.nbytes, how))
+    return SourcePlan(files, tables=source)
+
+
+def _plain_mapping(name: str, table: pa.Table, catalog: Catalog) -> SourceMapping:
+    """Columns named as the properties; an edge's ends in `from` and `to`, ids in `id`."""
+    columns = set(table.schema.names)
+    if name in catalog.nodes:
+        own_id = "id" if "id" in columns and not catalog.nodes[name].key else None
+        return SourceMapping(table=name, node=name, id=own_id)
+    edge = catalog.edge(name)
+    if edge is None:
+        known = ", ".join([*catalog.nodes, *catalog.edges])
+        raise BadRequest(
+            f"table {name!r}: no node or edge type has this name; declared: {known or 'none'}", code="unknown_type"
+        )
+    for end, node in (("from", edge.source), ("to", edge.target)):
+        if len(catalog.nodes[node].key) > 1:
+            raise BadRequest(f"table {name!r}: {end} needs a mapping, since the key of {node} has several parts")
+    plain = SourceMapping(table=name, edge=edge.name, id="id" if "id" in columns and not edge.key else None)
+    return plain.model_copy(update={"from_": ["from"], "to": ["to"]})
+
+
+def _plan_stream(stream: BinaryIO, label: str | None = None) -> SourcePlan:
+    name = label or str(getattr(stream, "name", "<stream>"))
+    descriptor, path = tempfile.mkstemp(suffix=".jsonl", prefix="omnigraph-")
+    with os.fdopen(descriptor, "wb") as out:
+        first = stream.read(1 << 20)
+        if isinstance(first, str):
+            while first:
+                out.write(first.encode())
+                first = stream.read(1 << 20)
+        else:
+            out.write(first)
+            shutil.copyfileobj(stream, out)
+        size = out.tell()
+    return SourcePlan([SourceFile(0, name, path, "ndjson", size)], spooled=path)
+
+
+def _mapped(names: list[str], mapping: Mapping) -> list[SourceFile]:
+    base = str(mapping.base) if mapping.base is not None else ""
+    if len(names) == 1 and os.path.isdir(names[0]):
+        base, names = names[0], []
+    files: list[SourceFile] = []
+    if not names:
+        for how in mapping.sources:
+            if how.path is None:
+                raise BadRequest(
+                    f"source {how.label!r} of the mapping is a table: only Spark and Python calls can give one"
+                )
+            pattern = how.path if "://" in how.path or os.path.isabs(how.path) else os.path.join(base, how.path)
+            files += [_file(p, _relative(p, base), how.format or _format(p), how) for p in _expand(pattern)]
+        return files
+    for name in names:
+        for path in _expand(name):
+            hit = next((m for m in mapping.sources if m.path is not None and _covers(m.path, path)), None)
+            if hit is None:
+                patterns = ", ".join(m.label for m in mapping.sources)
+                raise BadRequest(f"{path}: no source of the mapping covers it; they are {patterns}", code="bad_mapping")
+            files.append(_file(path, path, hit.format or _format(path), hit))
+    return files
+
+
+def _covers(pattern: str, path: str) -> bool:
+    return fnmatch(path, pattern) or fnmatch(path, "*/" + pattern.removeprefix("./"))
+
+
+def _expand(pattern: str) -> list[str]:
+    if "://" in pattern:
+        return [pattern]
+    if os.path.isfile(pattern):
+        return [pattern]
+    found = sorted(p for p in glob.glob(pattern, recursive=True) if os.path.isfile(p))
+    if not found:
+        raise _missing(pattern)
+    return found
+
+
+def _format(path: str, fallback: str | None = None) -> str:
+    name = path
+    for packed in (".gz", ".bz2", ".zst"):
+        name = name.removesuffix(packed)
+    kind = _SUFFIXES.get(os.path.splitext(name)[1].lower(), fallback)
+    if kind is None:
+        raise BadRequest(f"{path}: the suffix names no format: give one ({', '.join(sorted(set(_SUFFIXES.values())))})")
+    return kind
+
+
+def _relative(path: str, base: str) -> str:
+    return os.path.relpath(path, base) if base and "://" not in path else path
+
+
+def _file(path: str, label: str, format: str, mapping: SourceMapping | None) -> SourceFile:
+    if format not in ("ndjson", "parquet", "csv", "arrow"):
+        raise BadRequest(f"{path}: {format} files can't be read here; write them as Parquet, CSV, Arrow or NDJSON")
+    if format == "ndjson" and mapping is not None:
+        raise BadRequest(f"{path}: NDJSON records name their own types; leave it out of the mapping")
+    size = os.path.getsize(path) if "://" not in path else 0
+    return SourceFile(0, label, path, format, size, mapping)

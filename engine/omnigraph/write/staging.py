@@ -1,0 +1,141 @@
+"""What a mutation has changed so far, per table, and the graph as its next statement sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from omnigraph.schema.catalog import EdgeType, NodeType
+from omnigraph.storage import Snapshot, TableChange
+from omnigraph.storage.arrow import table_schema
+from omnigraph.write.columns import one_chunk
+from omnigraph.write.committed import Committed
+from omnigraph.write.constraints import Column
+
+__all__ = ["MutationStaging"]
+
+_NO_IDS = pa.array([], pa.string())
+
+
+class MutationStaging:
+    """Pending rows and deletes over one pinned snapshot. Nothing of it is visible to anyone else."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self.committed = Committed(snapshot)
+        self._rows: dict[str, pa.Table] = {}
+        self._deleted: dict[str, pa.Array] = {}
+
+    @property
+    def touched(self) -> frozenset[str]:
+        return frozenset(self._rows) | frozenset(self._deleted)
+
+    def pending(self, entity: NodeType | EdgeType) -> pa.Table:
+        """Rows to be written, in the table's schema (but for nullability)."""
+        found = self._rows.get(entity.table_key)
+        return found if found is not None else loose_schema(entity).empty_table()
+
+    def deleted(self, table_key: str) -> pa.Array:
+        """Ids to be removed."""
+        return self._deleted.get(table_key, _NO_IDS)
+
+    def rows(self, entity: NodeType | EdgeType, ids: Column) -> pa.Table:
+        """The present rows of these ids: pending ones first, then committed ones that aren't deleted."""
+        stored = self.committed.rows(entity.table_key, ids)
+        return self._over(entity, stored, pc.field("id").isin(one_chunk(ids)))
+
+    def scan(self, entity: NodeType | EdgeType, filter: str | None = None) -> pa.Table:
+        """All present rows; `filter` (SQL) narrows the committed part only, so the caller tests what it gets."""
+        stored = self.snapshot.scan(entity.table_key, table_schema(entity).names, filter=filter)
+        return self._over(entity, stored, None)
+
+    def edges_at(self, edge: EdgeType, column: str, ids: Column) -> pa.Table:
+        """Present edges whose `src` or `dst` is among the ids."""
+        stored = self.committed.matching(edge.table_key, column, ids)
+        return self._over(edge, stored, pc.field(column).isin(one_chunk(ids)))
+
+    def _over(self, entity: NodeType | EdgeType, stored: pa.Table, test: pc.Expression | None) -> pa.Table:
+        key, schema = entity.table_key, loose_schema(entity)
+        stored = stored.select(schema.names).cast(schema)
+        hidden = [self._deleted[key]] if key in self._deleted else []
+        pending = self._rows.get(key)
+        if pending is None and not hidden:
+            return stored
+        if pending is not None:
+            hidden.append(one_chunk(pending.column("id")))
+        stored = stored.filter(pc.invert(pc.is_in(stored.column("id"), value_set=pa.concat_arrays(hidden))))
+        if pending is None:
+            return stored
+        return pa.concat_tables([stored, pending if test is None else pending.filter(test)])
+
+    def put(self, entity: NodeType | EdgeType, rows: pa.Table) -> None:
+        """Writes whole rows; a pending row of the same id is replaced. Ids are unique within `rows`."""
+        key, schema = entity.table_key, loose_schema(entity)
+        rows = rows.select(schema.names).cast(schema)
+        pending = self._rows.get(key)
+        if pending is not None:
+            rest = pending.filter(pc.invert(pc.is_in(pending.column("id"), value_set=one_chunk(rows.column("id")))))
+            rows = pa.concat_tables([rest, rows])
+        self._rows[key] = rows
+
+    def delete(self, entity: NodeType | EdgeType, ids: Column) -> None:
+        key = entity.table_key
+        gone = one_chunk(ids)
+        pending = self._rows.get(key)
+        if pending is not None:
+            self._rows[key] = pending.filter(pc.invert(pc.is_in(pending.column("id"), value_set=gone)))
+        self._deleted[key] = pc.unique(pa.concat_arrays([self.deleted(key), gone]))
+
+    def changes(self, entities: Iterable[NodeType | EdgeType]) -> tuple[TableChange, ...]:
+        """At most one change per table; rows equal to the stored ones are no change."""
+        out = []
+        for entity in entities:
+            key = entity.table_key
+            if key not in self.touched:
+                continue
+            rows = self.pending(entity).cast(table_schema(entity))
+            stored = self.committed.rows(key, rows.column("id"))
+            where = pc.index_in(one_chunk(rows.column("id")), value_set=one_chunk(stored.column("id")))
+            appends = rows.filter(pc.is_null(where))
+            known = pc.is_valid(where)
+            upserts = _changed(rows.filter(known), stored.take(where.filter(known)))
+            deleted = self.deleted(key)
+            if appends.num_rows or upserts.num_rows or len(deleted):
+                out.append(
+                    TableChange(
+                        key,
+                        appends=appends if appends.num_rows else None,
+                        upserts=upserts if upserts.num_rows else None,
+                        delete_ids=deleted if len(deleted) else None,
+                    )
+                )
+        return tuple(out)
+
+
+def loose_schema(entity: NodeType | EdgeType) -> pa.Schema:
+    """The table's schema with every column nullable: a pending row may lack what validation will ask for."""
+    return pa.schema([f.with_nullable(True) for f in table_schema(entity)])
+
+
+def _changed(rows: pa.Table, stored: pa.Table) -> pa.Table:
+    """The rows that differ from the stored row at the same place."""
+    if rows.num_rows == 0:
+        return rows
+    same: pa.Array | None = None
+    nested = []
+    for field in rows.schema:
+        new, old = one_chunk(rows.column(field.name)), one_chunk(stored.column(field.name))
+        if pa.types.is_nested(field.type):
+            nested.append((new, old))
+            continue
+        equal = pc.or_(pc.fill_null(pc.equal(new, old), False), pc.and_(pc.is_null(new), pc.is_null(old)))
+        same = equal if same is None else pc.and_(same, equal)
+    if nested and same is not None:
+        # Arrow compares no lists; only rows equal in everything else come this far.
+        still = [
+            at for at in pc.indices_nonzero(same).to_pylist() if all(new[at].equals(old[at]) for new, old in nested)
+        ]
+        same = pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=pa.array(still, pa.int64()))
+    return rows.filter(pc.invert(same))

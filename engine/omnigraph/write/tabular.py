@@ -1,0 +1,205 @@
+"""Parquet, CSV and Arrow files, and tables in memory, through a mapping. Row numbers count from 1, headers aside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pcsv
+import pyarrow.parquet as pq
+
+from omnigraph.errors import BadRequest
+from omnigraph.schema.catalog import EdgeType, NodeType, Type
+from omnigraph.write.columns import Cast, cast_column
+from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
+from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint
+
+__all__ = ["BATCH_ROWS", "column_names", "read_table", "read_tabular"]
+
+BATCH_ROWS = 128 * 1024
+
+
+def _csv_options(source: SourceMapping) -> tuple[pcsv.ReadOptions, pcsv.ParseOptions]:
+    known = {"delimiter", "quote", "escape", "encoding", "header"}
+    unknown = set(source.options) - known
+    if unknown:
+        raise BadRequest(
+            f"{source.label}: unknown CSV option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
+        )
+    o = source.options
+    read = pcsv.ReadOptions(encoding=str(o.get("encoding", "utf8")), block_size=4 << 20, use_threads=False)
+    if o.get("header", True) is False:
+        read.autogenerate_column_names = True
+    escape = o.get("escape")
+    parse = pcsv.ParseOptions(
+        delimiter=str(o.get("delimiter", ",")),
+        quote_char=str(o.get("quote", '"')),
+        escape_char=str(escape) if escape is not None else False,
+        newlines_in_values=True,
+    )
+    return read, parse
+
+
+def column_names(stream: BinaryIO, format: str, source: SourceMapping) -> list[str]:
+    """The columns of a file, read from its beginning or end alone."""
+    if format == "parquet":
+        return list(pq.read_schema(stream).names)
+    if format == "csv":
+        read, parse = _csv_options(source)
+        return list(pcsv.open_csv(stream, read_options=read, parse_options=parse).schema.names)
+    return list(_open_arrow(stream).schema.names)
+
+
+def _open_arrow(stream: BinaryIO) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
+    magic = stream.read(6)
+    stream.seek(0)
+    return pa.ipc.open_file(stream) if magic == b"ARROW1" else pa.ipc.open_stream(stream)
+
+
+def read_tabular(
+    stream: BinaryIO,
+    reading: Reading,
+    source: SourceMapping,
+    format: str,
+    *,
+    file: int,
+    label: str,
+    row_groups: tuple[int, int] | None = None,
+) -> Iterator[TypedBatch]:
+    """Typed rows of one file.
+
+    Args:
+        stream: the file's bytes, seekable.
+        row_groups: of Parquet, the half-open range of row groups to read; None for all.
+
+    Raises:
+        BadRequest: the file isn't what its format says, or its columns don't fit the mapping.
+    """
+    try:
+        for batch, start in _batches(stream, source, format, row_groups, reading, label):
+            yield _typed(batch, start, reading, source, format == "csv", file, label)
+    except pa.ArrowInvalid as error:
+        raise unreadable(label, format, error) from error
+    except OSError as error:
+        raise unreadable(label, format, error) from error
+
+
+def unreadable(label: str, format: str, error: BaseException) -> BadRequest:
+    first = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return BadRequest(
+        f"{label}: can't be read as {format}: {first}. Write the file anew, or name its format in the mapping",
+        code="unreadable_source",
+        details={"file": label, "format": format},
+    )
+
+
+def _batches(
+    stream: BinaryIO,
+    source: SourceMapping,
+    format: str,
+    row_groups: tuple[int, int] | None,
+    reading: Reading,
+    label: str,
+) -> Iterator[tuple[pa.RecordBatch, int]]:
+    """Record batches of the mapped columns, each with the number of rows before it."""
+    entity = require_entity(source, reading)
+    if format == "parquet":
+        parquet = pq.ParquetFile(stream, pre_buffer=True)
+        plan = bind_columns(source, entity, parquet.schema_arrow.names, file=label)
+        first, last = row_groups or (0, parquet.num_row_groups)
+        start = sum(parquet.metadata.row_group(i).num_rows for i in range(first))
+        for batch in parquet.iter_batches(BATCH_ROWS, row_groups=list(range(first, last)), columns=plan.columns):
+            yield batch, start
+            start += batch.num_rows
+        return
+    start = 0
+    if format == "csv":
+        read, parse = _csv_options(source)
+        names = column_names(stream, format, source)
+        stream.seek(0)
+        plan = bind_columns(source, entity, names, file=label)
+        convert = pcsv.ConvertOptions(
+            column_types=dict.fromkeys(names, pa.string()),
+            include_columns=plan.columns,
+            null_values=source.nulls if source.nulls is not None else [""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=source.nulls is not None,
+        )
+        for batch in pcsv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert):
+            yield batch, start
+            start += batch.num_rows
+        return
+    reader = _open_arrow(stream)
+    plan = bind_columns(source, entity, reader.schema.names, file=label)
+    if isinstance(reader, pa.ipc.RecordBatchFileReader):
+        batches: Iterator[pa.RecordBatch] = (reader.get_batch(i) for i in range(reader.num_record_batches))
+    else:
+        batches = iter(reader)
+    for batch in batches:
+        yield batch.select(plan.columns), start
+        start += batch.num_rows
+
+
+def read_table(
+    table: pa.Table, reading: Reading, source: SourceMapping, *, file: int, label: str
+) -> Iterator[TypedBatch]:
+    """Typed rows of a table in memory."""
+    plan = bind_columns(source, require_entity(source, reading), table.schema.names, file=label)
+    start = 0
+    for batch in table.select(plan.columns).to_batches(max_chunksize=BATCH_ROWS):
+        yield _typed(batch, start, reading, source, False, file, label)
+        start += batch.num_rows
+
+
+def require_entity(source: SourceMapping, reading: Reading) -> NodeType | EdgeType:
+    entity = entity_of(source, reading.catalog)
+    if entity is None:
+        raise BadRequest(f"{source.label}: {source.node or source.edge} isn't declared", code="bad_mapping")
+    return entity
+
+
+def _typed(
+    batch: pa.RecordBatch, start: int, reading: Reading, source: SourceMapping, text: bool, file: int, label: str
+) -> TypedBatch:
+    entity = require_entity(source, reading)
+    plan: ColumnPlan = bind_columns(source.model_copy(update={"ignore": ["*"]}), entity, batch.schema.names, file=label)
+    n = batch.num_rows
+    nulls = pa.array(source.nulls, pa.string()) if source.nulls is not None and not text else None
+
+    def column(name: str) -> pa.Array:
+        values = batch.column(name)
+        if nulls is not None and pa.types.is_string(values.type):
+            values = pc.if_else(pc.is_in(values, value_set=nulls), pa.scalar(None, pa.string()), values)
+        return values
+
+    given: dict[str, Given] = {}
+    for name, at in plan.properties.items():
+        given[name] = Given(column(at), text=text, form=source.date_format(name))
+    for name, value in plan.constants.items():
+        one = pa.array([value]).take(pa.array(np.zeros(n, dtype=np.int64)))
+        given[name] = Given(one, form=source.date_format(name))
+    ends: list[tuple[Cast, None]] = []
+    if isinstance(entity, EdgeType):
+        for columns, node in ((plan.from_, entity.source), (plan.to, entity.target)):
+            ends.append((endpoint(reading.catalog.nodes[node], [column(c) for c in columns], text=text), None))
+    ids = None
+    if plan.id is not None:
+        cast = cast_column(column(plan.id), Type("String"))
+        ids = cast.column
+        if cast.bad is not None:
+            raise BadRequest(
+                f"{label}: column {plan.id!r} holds ids, which are String, not {batch.column(plan.id).type}"
+            )
+    return assemble(
+        reading,
+        entity,
+        file=file,
+        file_label=label,
+        positions=np.arange(start + 1, start + 1 + n, dtype=np.int64),
+        given=given,
+        ends=ends,
+        ids=ids,
+    )

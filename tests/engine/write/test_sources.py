@@ -1,0 +1,292 @@
+"""Reading records: NDJSON, Parquet, CSV, Arrow and tables give the same typed rows; bad ones are named with their place."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv as pcsv
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
+
+from omnigraph.errors import BadRequest
+from omnigraph.schema import compile_schema
+from omnigraph.write.findings import FILE, ROW, Findings
+from omnigraph.write.mapping import Mapping
+from omnigraph.write.ndjson import read_ndjson
+from omnigraph.write.rows import Reading
+from omnigraph.write.sources import Split, plan_sources, read_batches
+
+OPERATION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+CATALOG = compile_schema("""
+node Person {
+  slug: String @key
+  age: I32?
+  born: Date?
+  seen: DateTime?
+  status: enum(active, left)? @default("active")
+  tags: [String]?
+  vec: Vector(2)?
+  big: U64?
+  score: F32?
+  @range(age, 0..150)
+  @check(slug, "[a-z]+")
+}
+node Note { text: String? }
+node Part { a: String  b: I32  @key(a, b) }
+edge Knows: Person -> Person { since: Date? }
+edge Uses: Part -> Part { n: I64? }
+""")
+
+
+def read_all(
+    source: Any, mapping: Mapping | None = None, *, merge: bool = False
+) -> tuple[dict[str, list[dict[str, Any]]], Findings, list[str]]:
+    reading = Reading(CATALOG, OPERATION, merge=merge)
+    out: dict[str, list[dict[str, Any]]] = {}
+    with plan_sources(source, mapping, CATALOG) as plan:
+        for file in plan.files:
+            for batch in plan.read(file, reading):
+                out.setdefault(batch.table_key, []).extend(batch.rows.to_pylist())
+        lines: list[str] = []
+        try:
+            reading.findings.refuse(plan.locate)
+        except BadRequest as error:
+            lines = str(error).splitlines()
+    return out, reading.findings, lines
+
+
+def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k not in (FILE, ROW) and v is not None} for row in rows]
+
+
+def test_ndjson_types_defaults_ids_and_ends() -> None:
+    rows, findings, _ = read_all("""\
+// people
+{"type": "Person", "data": {"slug": "ada", "age": 36, "born": "1815-12-10", "tags": ["a", "b"], "vec": [1, 2.5], "big": 18446744073709551615, "score": 1}}
+
+{"type": "Person", "data": {"slug": "bob", "status": null}}
+{"type": "Person", "data": {"slug": "cy"}}
+{"edge": "knows", "from": "ada", "to": "bob", "data": {"id": "e1", "since": "2020-01-01"}}
+{"edge": "Knows", "id": "e2", "from": "bob", "to": "ada"}
+{"edge": "Uses", "from": ["x", "3"], "to": ["y", 4]}
+{"type": "Note", "data": {"text": "say \\"status\\": null // x"}}
+""")
+    assert not findings
+    ada, bob, cy = plain(rows["node:Person"])
+    assert ada == {
+        "id": "ada", "slug": "ada", "age": 36, "born": date(1815, 12, 10), "status": "active", "tags": ["a", "b"],
+        "vec": [1.0, 2.5], "big": 2**64 - 1, "score": 1.0,
+    }  # fmt: skip
+    assert bob == {"id": "bob", "slug": "bob"}  # an explicit null beats the default
+    assert cy == {"id": "cy", "slug": "cy", "status": "active"}
+    assert [(e["id"], e["src"], e["dst"]) for e in rows["edge:Knows"]] == [("e1", "ada", "bob"), ("e2", "bob", "ada")]
+    assert [(e["src"], e["dst"]) for e in rows["edge:Uses"]] == [('["x","3"]', '["y","4"]')]
+    assert rows["node:Note"][0]["text"] == 'say "status": null // x'
+    assert len(rows["node:Note"][0]["id"]) == 26
+
+
+def test_dates_with_zones_and_milliseconds_become_utc() -> None:
+    times = [
+        "2020-01-01T10:00:00.5+02:00",
+        "2020-01-01T08:00:00.500Z",
+        "2020-01-01 08:00:00.500",
+        "2020-01-01T08:00:00.500000Z",
+    ]
+    rows, findings, _ = read_all(
+        "\n".join(
+            json.dumps({"type": "Person", "data": {"slug": s, "seen": t}}) for s, t in zip("abcd", times, strict=True)
+        )
+    )
+    assert not findings
+    assert len({row["id"] for row in rows["node:Person"]}) == 4
+    reading = Reading(CATALOG, OPERATION)
+    text = "\n".join(json.dumps({"type": "Person", "data": {"slug": "a", "seen": t}}) for t in times)
+    for batch in read_ndjson(io.BytesIO(text.encode()), reading, file=0, label="x"):
+        seen = batch.rows.column("seen").view(pa.int64()).to_pylist()
+        assert set(seen) == {1577865600500}
+
+
+def test_forms_that_one_arrow_column_cannot_take_are_read_all_the_same() -> None:
+    rows, findings, _ = read_all("""\
+{"type": "Person", "data": {"slug": "a", "big": "18446744073709551615"}}
+{"type": "Person", "data": {"slug": "b", "big": 3, "born": 15740}}
+""")
+    assert not findings
+    assert [r["big"] for r in rows["node:Person"]] == [2**64 - 1, 3]
+    assert rows["node:Person"][1]["born"] == date(2013, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "says"),
+    [
+        ('{"type": "Person", "data": {"slug": "a", "age": "x"}}', "type", 'age: "x" is not I32'),
+        ('{"type": "Person", "data": {"slug": "a", "age": 3000000000}}', "type", "age: 3000000000 is not I32"),
+        ('{"type": "Person", "data": {"slug": "a", "age": 200}}', "range", "age is 200, outside @range 0..150"),
+        ('{"type": "Person", "data": {"slug": "A"}}', "check", "doesn't match @check"),
+        ('{"type": "Person", "data": {"slug": "a\\nb"}}', "check", "doesn't match @check"),
+        ('{"type": "Person", "data": {"age": 3}}', "required", "slug is required"),
+        ('{"type": "Person"}', "required", "slug is required"),
+        ('{"type": "Person", "data": {"slug": "a", "status": "gone"}}', "enum", "not one of active, left"),
+        ('{"type": "Person", "data": {"slug": "a", "born": "2020-02-30"}}', "type", "is not Date"),
+        ('{"type": "Person", "data": {"slug": "a", "seen": "2020-01-01T00:00:00.0001Z"}}', "type", "is not DateTime"),
+        ('{"type": "Person", "data": {"slug": "a", "vec": [1, 2, 3]}}', "type", "is not Vector(2)"),
+        ('{"type": "Person", "data": {"slug": "a", "vec": [0, 0]}}', "vector", "all zeros"),
+        ('{"type": "Person", "data": {"slug": "a", "tags": ["x", null]}}', "type", "tags"),
+        ('{"type": "Person", "data": {"slug": "a", "nope": 1}}', "unknown_property", "'nope'"),
+        ('{"type": "Persn", "data": {}}', "unknown_type", "'Persn' isn't declared; declared: Person"),
+        ('{"type": "Person", "edge": "Knows"}', "syntax", 'either "type"'),
+        ('{"type": "Person", "slug": "a"}', "syntax", "'slug'"),
+        ('{"type": "Person", "data": 3}', "syntax", "not a number"),
+        ('{"type": "Person", "data": {"slug": "a"}', "syntax", "not one JSON record"),
+        ('[1]', "syntax", "not an array"),
+        ('{"edge": "Knows", "from": "a"}', "endpoint", "to is missing"),
+        ('{"edge": "Uses", "from": ["a"], "to": ["a", 1]}', "type", "from"),
+        ('{"edge": "Uses", "from": ["a", "x"], "to": ["a", 1]}', "type", "from"),
+        ('{"type": "Person", "id": "b", "data": {"slug": "a"}}', "id", "isn't the key's"),
+    ],
+)  # fmt: skip
+def test_a_bad_record_is_named_with_file_and_line(tmp_path: Path, line: str, kind: str, says: str) -> None:
+    good = '{"type": "Person", "data": {"slug": "fine"}}'
+    path = tmp_path / "people.jsonl"
+    path.write_text(f"// comment\n{good}\n{line}\n{good}\n", encoding="utf-8")
+    _, findings, lines = read_all(str(path))
+    assert dict(findings.counts) == {kind: 1}
+    assert f"{path}:3: " in lines[1]
+    assert says in lines[1]
+
+
+def test_every_bad_record_is_counted_and_twenty_are_shown() -> None:
+    text = "\n".join(f'{{"type": "Person", "data": {{"slug": "a", "age": {900 + i}}}}}' for i in range(50))
+    _, findings, lines = read_all(text)
+    assert findings.counts == {"range": 50}
+    assert len(findings.shown) == 20
+    assert lines[0].startswith("50 bad records (50 range); nothing was written")
+    assert "<text>:1:" in lines[1]
+    assert lines[-1].strip() == "and 30 more"
+
+
+def test_splits_give_the_same_rows_and_ids_as_the_whole_file(tmp_path: Path) -> None:
+    records = []
+    for i in range(300):
+        records.append(json.dumps({"type": "Note", "data": {"text": "x" * (i % 37)}}))
+        records.append("// nothing" if i % 7 == 0 else json.dumps({"edge": "Knows", "from": "a", "to": "b"}))
+    path = tmp_path / "mixed.jsonl"
+    path.write_text("\n".join(records), encoding="utf-8")
+    with plan_sources(str(path), None, CATALOG) as plan:
+        (file,) = plan.files
+
+        def rows(split: Split | None) -> list[tuple[Any, ...]]:
+            reading = Reading(CATALOG, OPERATION)
+            return [
+                (b.table_key, r["id"], r[ROW]) for b in read_batches(file, reading, split) for r in b.rows.to_pylist()
+            ]
+
+        whole = sorted(rows(None))
+        for step in (1, 97, 1000, file.size):
+            pieces = [Split(at, min(at + step, file.size)) for at in range(0, file.size, step)][:4000]
+            if step == 1:
+                pieces = pieces[:200]
+                first = sorted(r for r in whole if r[2] < 200)
+                assert sorted(r for p in pieces for r in rows(p)) == first
+            else:
+                assert sorted(r for p in pieces for r in rows(p)) == whole
+
+
+PEOPLE = pa.table({"full": ["ada", "bob"], "age": pa.array([36, None], pa.int32()), "etag": ["x", "y"]})
+FRIENDS = pa.table({"a": ["ada"], "b": ["bob"], "since": ["31.12.2019"]})
+MAPPING = """
+sources:
+- path: people.SUFFIX
+  node: Person
+  columns: {slug: full}
+  constants: {status: left}
+  ignore: [etag]
+- path: friends.SUFFIX
+  edge: Knows
+  from: [a]
+  to: [b]
+  formats: {since: "%d.%m.%Y"}
+"""
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "feather"])
+def test_files_of_every_format_through_one_mapping(tmp_path: Path, suffix: str) -> None:
+    for name, table in (("people", PEOPLE), ("friends", FRIENDS)):
+        where = tmp_path / f"{name}.{suffix}"
+        if suffix == "parquet":
+            pq.write_table(table, where)
+        elif suffix == "csv":
+            pcsv.write_csv(table, where)
+        elif suffix == "arrow":
+            with pa.ipc.new_stream(where, table.schema) as out:
+                out.write_table(table)
+        else:
+            feather.write_feather(table, where, compression="uncompressed")
+    mapping = Mapping.parse(MAPPING.replace("SUFFIX", suffix), base=tmp_path)
+    rows, findings, _ = read_all(None, mapping)
+    assert not findings
+    assert plain(rows["node:Person"]) == [
+        {"id": "ada", "slug": "ada", "age": 36, "status": "left"},
+        {"id": "bob", "slug": "bob", "status": "left"},
+    ]
+    (edge,) = plain(rows["edge:Knows"])
+    assert (edge["src"], edge["dst"], edge["since"]) == ("ada", "bob", date(2019, 12, 31))
+
+
+def test_tables_in_memory_need_no_mapping_where_names_agree() -> None:
+    tables = {"Knows": pa.table({"from": ["a"], "to": ["b"]}), "Person": pa.table({"slug": ["a", "b"]})}
+    rows, findings, _ = read_all(tables)
+    assert not findings
+    assert list(rows) == ["node:Person", "edge:Knows"]  # nodes first, whatever the order given
+
+
+def test_a_bad_value_in_a_table_names_its_row(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"slug": ["a", "b", "c"], "age": [1, 2, 2**40]}), tmp_path / "p.parquet")
+    _, findings, lines = read_all(None, Mapping.parse("sources: [{path: p.parquet, node: Person}]", base=tmp_path))
+    assert findings.counts == {"type": 1}
+    assert "p.parquet row 3: Person: age: 1099511627776 is not I32" in lines[1]
+
+
+@pytest.mark.parametrize(
+    ("yaml", "says"),
+    [
+        ("sources: [{path: p.parquet, node: Nobody}]", "node type 'Nobody' isn't declared"),
+        ("sources: [{path: p.parquet, node: Person, columns: {nick: x}}]", "no property 'nick'"),
+        ("sources: [{path: p.parquet, edge: Knows}]", "name one column for each key part of Person (slug)"),
+        ("sources: [{path: p.parquet, edge: Uses, from: [a], to: [a, b]}]", "from: name one column"),
+        ("sources: [{path: p.parquet, node: Person, id: x}]", "the id of Person is its key"),
+        ("sources: [{path: p.parquet, node: Person, formats: {age: '%d'}}]", "not Date or DateTime"),
+        ("sources: [{path: p.parquet, node: Person, edge: Knows}]", "either node or edge"),
+        ("sources: [{path: p.parquet, node: Person, collumns: {}}]", "sources[0].collumns"),
+        ("sources: [{path: p.parquet, node: Person, columns: {slug: nope}}]", "column 'nope' (property slug) isn't there"),
+        ("sources: [{path: p.parquet, node: Person}]", "'odd' are neither mapped nor ignored"),
+        ("sources: [{path: missing.parquet, node: Person}]", "there is no such file"),
+        ("sources: [\n  {path: p", "<mapping>:2"),
+    ],
+)  # fmt: skip
+def test_a_bad_mapping_is_refused_before_a_row_is_read(tmp_path: Path, yaml: str, says: str) -> None:
+    pq.write_table(pa.table({"slug": ["a"], "odd": [1]}), tmp_path / "p.parquet")
+    with pytest.raises(BadRequest) as caught:
+        read_all(None, Mapping.parse(yaml, base=tmp_path))
+    assert says in str(caught.value)
+
+
+def test_an_unreadable_parquet_says_so(tmp_path: Path) -> None:
+    (tmp_path / "p.parquet").write_bytes(b"not parquet at all")
+    with pytest.raises(BadRequest) as caught:
+        read_all(None, Mapping.parse("sources: [{path: p.parquet, node: Person}]", base=tmp_path))
+    assert "p.parquet: can't be read as parquet" in str(caught.value)
+
+
+def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(BadRequest, match=r"nowhere\.jsonl: there is no such file"):
+        read_all(str(tmp_path / "nowhere.jsonl"))
+    with pytest.raises(BadRequest, match="need a mapping"):
+        pq.write_table(pa.table({"slug": ["a"]}), tmp_path / "p.parquet")
+        read_all(str(tmp_path / "p.parquet"))
