@@ -92,8 +92,10 @@ def check_literal(node: Literal) -> Lit:
         bases = {t.base for t in types}
         if any(t.list for t in types) or "Null" in bases or (len(bases) > 1 and not bases <= NUMBERS):
             raise Refused("T7", "a list holds values of one scalar type, none of them null", node.place)
-        base = "F64" if len(bases) > 1 and "F64" in bases else (types[0].base if types else "Null")
-        return Lit(value, Type(base, list=True))
+        if len(bases) > 1 and "F64" not in bases and min(value) < 0:
+            raise Refused("T7", "no integer type holds all of this list", node.place)
+        widest = next((base for base in ("F64", "U64") if base in bases), None)
+        return Lit(value, Type(widest or (types[0].base if types else "Null"), list=True))
     bases_by_kind = {"string": "String", "float": "F64", "bool": "Bool", "date": "Date", "datetime": "DateTime"}
     return Lit(value, Type(bases_by_kind.get(node.kind, "Null"), nullable=node.kind == "null"))
 
@@ -170,7 +172,7 @@ def _comparison(node: ast.Comparison, scope: Scope) -> Expr:
         if right.type.base != "Null":
             _comparable(left.type, element, "=", node)
         if isinstance(right, Lit):
-            right = Lit(_fit_items(left.type, right, node), Type(left.type.base, list=True, enum=left.type.enum))
+            right = _items_beside(right, left.type, node.right.place)
         inside = Call("in", (left, right), nullable)
         return Call("not", (inside,), nullable) if operator == "not in" else inside
     if operator == "contains" and left.type.list:
@@ -221,11 +223,14 @@ def _beside(expr: Expr, other: Type, place: Place) -> Expr:
     return expr
 
 
-def _fit_items(type_: Type, items: Lit, node: ast.Comparison) -> tuple[object, ...]:
+def _items_beside(items: Lit, type_: Type, place: Place) -> Lit:
+    """The literal list of an `in`: an enum's values are checked, an empty list takes the left side's type."""
     if type_.base == "Enum":
         for item in items.value:
-            _beside(Lit(item, Type("String")), type_, node.right.place)
-    return tuple(items.value)
+            _beside(Lit(item, Type("String")), type_, place)
+    if type_.base == "Enum" or items.type.base == "Null":
+        return Lit(items.value, Type(type_.base, list=True, enum=type_.enum))
+    return items
 
 
 # ---- calls ----

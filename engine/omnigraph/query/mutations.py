@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from omnigraph.query import ast
 from omnigraph.query.expressions import check, fit_value
-from omnigraph.query.ir import Call, Delete, Expr, InsertEdge, InsertNode, Statement, UpdateNode
+from omnigraph.query.ir import Call, Delete, Expr, InsertEdge, InsertNode, Lit, Statement, UpdateNode
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.schema.ast import Name
 from omnigraph.schema.catalog import EdgeType, NodeType, Property, Type, table_key
@@ -138,6 +138,8 @@ def _endpoint(assignment: ast.Assignment, node: NodeType, scope: Scope) -> Expr:
         message = f"the key of {node.name} is the list [{', '.join(node.key)}]"
         raise Refused("T7", message, value.place)
     fitted = tuple(fit_value(p, node.properties[k].type, scope, "T7") for p, k in zip(parts, node.key, strict=True))
+    if all(isinstance(part, Lit) for part in fitted):
+        return Lit(tuple(part.value for part in fitted if isinstance(part, Lit)), Type("String", list=True))
     return Call("list", fitted, Type("String", list=True))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from omnigraph.errors import LanguageError
 from omnigraph.query import compile_queries
 from omnigraph.query.ir import (

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from omnigraph.errors import BadRequest, LanguageError, NotFound
 from omnigraph.query import bind_params, compile_queries, compile_query
 from omnigraph.schema import compile_schema

@@ -12,6 +12,7 @@ import pytest
 from lark import Lark
 from lark import logger as lark_logger
 from lark.exceptions import UnexpectedInput
+
 from omnigraph.query.parser import GRAMMAR as QUERY
 from omnigraph.schema.grammar import Grammar, RefusedWhileParsing
 from omnigraph.schema.parser import GRAMMAR as SCHEMA

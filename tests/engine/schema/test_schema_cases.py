@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from omnigraph.errors import LanguageError
 from omnigraph.schema import Catalog, compile_schema
 
