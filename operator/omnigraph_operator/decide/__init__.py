@@ -17,7 +17,7 @@ from omnigraph_operator.decide.sources import Reference
 from omnigraph_operator.decide.sources import references as _references
 from omnigraph_operator.model.omnigraph import OmniGraphSpec
 
-__all__ = ["InvalidSpec", "decide", "desired_from", "needs_finalizer", "references"]
+__all__ = ["InvalidSpec", "Reference", "decide", "desired_from", "needs_finalizer", "references"]
 
 
 class InvalidSpec(ValueError):

@@ -94,7 +94,8 @@ def _count(entry: dict[str, Any], failed: Workload) -> None:
     entry["failures"] += 1
     entry["lastFailed"] = timestamp(failed.finished) or entry.get("lastFailed")
     code = str((failed.result or {}).get("code") or "")
-    interrupted = failed.result is None and failed.exit_code in _KILLED and "OOM" not in failed.message
+    killed = failed.result is None and failed.exit_code in _KILLED and "OOM" not in failed.message
+    interrupted = killed or code == "terminated"
     if failed.purpose.serves and failed.started and failed.finished:
         interrupted = (
             interrupted
@@ -103,8 +104,10 @@ def _count(entry: dict[str, Any], failed: Workload) -> None:
         )
     if not interrupted:
         entry["counted"] = entry.get("counted", 0) + 1
-    entry["permanent"] = failed.result is not None and code not in RETRYABLE and not failed.purpose.serves
-    entry["code"] = code or ("interrupted" if interrupted else "failed")
+    entry["permanent"] = (
+        failed.result is not None and code not in RETRYABLE and not (interrupted or failed.purpose.serves)
+    )
+    entry["code"] = "interrupted" if interrupted else code or "failed"
     entry["message"] = failure_message(failed)[:4096]
 
 

@@ -213,22 +213,15 @@ def _outcome(workload: Workload) -> dict[str, Any]:
 
 
 def commit_of(result: Mapping[str, Any]) -> str:
-    """The commit's id in a task's result, which may name it alone or with its facts."""
-    commit = result.get("commit")
-    if isinstance(commit, Mapping):
-        commit = commit.get("id") or commit.get("commit")
-    return str(commit or "")
+    """The id of the commit that a task made, "" when it changed nothing."""
+    return str(result.get("commit") or "")
 
 
 def rows_of(result: Mapping[str, Any]) -> int:
     """Rows over all tables of a load's result."""
-    rows = 0
-    for table in result.get("tables") or ():
-        if isinstance(table, Mapping):
-            rows += int(table.get("rows", table.get("rowsLoaded", table.get("rows_loaded", 0))) or 0)
-        elif isinstance(table, list | tuple) and len(table) > 1:
-            rows += int(table[1])
-    return rows
+    if "rows" in result:
+        return int(result["rows"])
+    return sum(int(table.get("rows") or 0) for table in result.get("tables") or ())
 
 
 def index_stage(

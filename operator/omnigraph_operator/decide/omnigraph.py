@@ -13,14 +13,14 @@ from functools import lru_cache
 from typing import Any
 
 from omnigraph.errors import BadRequest, LanguageError
+from omnigraph.query import compile_queries
 from omnigraph.schema import compile_schema
 from omnigraph.schema.catalog import Catalog
 from omnigraph.write.mapping import check_mapping
-
 from omnigraph_operator.decide import names, writer
 from omnigraph_operator.decide.attempts import track
 from omnigraph_operator.decide.conditions import Fact, conditions, events, timestamp
-from omnigraph_operator.decide.loads import Stage, actor, commit_of, index_stage, load_stage
+from omnigraph_operator.decide.loads import Stage, actor, index_stage, load_stage
 from omnigraph_operator.decide.servers import Serving, serving
 from omnigraph_operator.decide.shapes import (
     Action,
@@ -153,8 +153,6 @@ def _check(desired: Desired, observed: Observed) -> tuple[Problem | None, Catalo
         if source.error is not None:
             return ("SourceMissing", source.error), catalog
         if key.startswith("queries/") and source.text is not None:
-            from omnigraph.query import compile_queries
-
             try:
                 compile_queries(source.text, catalog, file=source.file or key)
             except LanguageError as error:
@@ -233,12 +231,9 @@ class _View:
 def _status(desired: Desired, observed: Observed, view: _View) -> tuple[dict[str, Any], list[Fact]]:
     before = observed.status
     status = _base(desired) | {"uri": desired.spec.storage.uri, **view.init.facts}
-    head = _head(before, (*view.init.results, *view.loads.results, *view.index.results))
-    if head:
-        status["head"] = head
+    status |= _latest(before, (*view.init.results, *view.loads.results, *view.index.results))
     if view.loads.records:
         status["loads"] = list(view.loads.records)
-        status["tables"] = _tables(before, view.loads)
     if view.index.records:
         status["indexes"] = list(view.index.records)
     if view.servers.endpoints:
@@ -272,28 +267,21 @@ def _given(**values: Any) -> dict[str, Any]:
     return {k: v for k, v in values.items() if v is not None}
 
 
-def _head(before: Mapping[str, Any], results: Iterable[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    head: Mapping[str, Any] | None = before.get("head")
+def _latest(before: Mapping[str, Any], results: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Head and size of main as the newest result tells them."""
+    out = _given(head=before.get("head"), tables=before.get("tables"))
+    newest = int((out.get("head") or {}).get("manifestVersion") or 0)
     for result in results:
-        commit = commit_of(result)
-        if commit:
-            facts = result["commit"] if isinstance(result["commit"], Mapping) else {}
-            head = {"commit": commit} | _given(
-                manifestVersion=facts.get("manifestVersion", facts.get("manifest_version")),
-                time=facts.get("time") or facts.get("createdAt"),
-            )
-    return head
-
-
-def _tables(before: Mapping[str, Any], loads: Stage) -> dict[str, int]:
-    tables = {
-        str(t.get("table") or t.get("tableKey") or t.get("table_key") or t)
-        for result in loads.results
-        for t in result.get("tables") or ()
-        if isinstance(t, Mapping)
-    }
-    count = max(len(tables), int((before.get("tables") or {}).get("count", 0)))
-    return {"count": count, "rows": sum(int(r.get("rows", 0)) for r in loads.records)}
+        head, size = result.get("head"), result.get("graph")
+        if not isinstance(head, Mapping) or result.get("branch", "main") != "main":
+            continue
+        if int(head.get("manifestVersion") or 0) < newest:
+            continue
+        newest = int(head.get("manifestVersion") or 0)
+        out["head"] = _given(**{k: head.get(k) for k in ("commit", "manifestVersion", "time")})
+        if isinstance(size, Mapping):
+            out["tables"] = {"count": int(size.get("tables", 0)), "rows": int(size.get("rows", 0))}
+    return out
 
 
 def _recovery(observed: Observed, step: writer.Step) -> Mapping[str, Any] | None:

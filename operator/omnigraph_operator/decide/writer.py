@@ -70,9 +70,9 @@ def step(desired: Desired, observed: Observed, wanted: Work | None, *, round_: s
         settled = _settle(observed, lease.holder)
         return settled if wanted is None or settled.actions else _waiting(settled, lease.holder)
     if wanted.name in observed.workloads:
-        return Step(doing=f"{wanted.name} runs")
+        return Step()
     if wanted.purpose in NO_SWEEP:
-        return Step((Start(wanted),), 0.0, doing=f"starting {wanted.name}")
+        return Step((Start(wanted),), 0.0)
     return _swept(desired, observed, wanted, round_)
 
 
@@ -100,7 +100,7 @@ def describe(item: Any) -> str:
     """One interrupted write or its outcome as a line."""
     if not isinstance(item, dict):
         return str(item)
-    words = [str(item[k]) for k in ("operation_id", "operationId", "sidecar", "writer_kind", "outcome") if item.get(k)]
+    words = [str(item[k]) for k in ("operationId", "sidecar", "writerKind", "outcome") if item.get(k)]
     return " ".join(words) or str(item)
 
 
@@ -120,7 +120,7 @@ def _take(observed: Observed, wanted: Work | None) -> Step:
         return Step(waiting_for=living[0].name, again_in=5.0)
     if wanted is None:
         return Step()
-    return Step((TakeWriter(wanted.name),), 0.0, doing=f"taking the write lease for {wanted.name}")
+    return Step((TakeWriter(wanted.name),), 0.0)
 
 
 def _settle(observed: Observed, holder: str) -> Step:
@@ -165,9 +165,11 @@ def _swept(desired: Desired, observed: Observed, wanted: Work, round_: str) -> S
             stalled=("SweepFailed", f"the recovery sweep failed: {tracked.message}"), entry=tracked.entry
         )
     if tracked.succeeded:
-        return Step((Start(wanted),), 0.0, doing=f"starting {wanted.name}")
+        return Step((Start(wanted),), 0.0)
     if tracked.current is not None:
-        return Step(doing=f"{tracked.current.name} settles interrupted writes", entry=tracked.entry)
+        return Step(
+            doing=f"{tracked.current.name} settles interrupted writes before {wanted.name}", entry=tracked.entry
+        )
     if tracked.wait_seconds > 0:
         return Step(again_in=tracked.wait_seconds, doing=f"sweep again after: {tracked.message}", entry=tracked.entry)
     if _short_writers(observed):
@@ -183,7 +185,9 @@ def _swept(desired: Desired, observed: Observed, wanted: Work, round_: str) -> S
         sweep=mode,
         deadline_seconds=desired.spec.recovery.timeout_seconds,
     )
-    return Step((Start(sweep),), 0.0, doing=f"{sweep.name} settles interrupted writes", entry=tracked.entry)
+    return Step(
+        (Start(sweep),), 0.0, doing=f"{sweep.name} settles interrupted writes before {wanted.name}", entry=tracked.entry
+    )
 
 
 def _roll_back(

@@ -320,10 +320,10 @@ class Head(Model):
 
 
 class Tables(Model):
-    """How much the graph holds."""
+    """How much main held after the newest operation made here."""
 
-    count: int = Field(description="Tables that loads have reported.")
-    rows: int = Field(description="Rows that loads have put into them.")
+    count: int = Field(description="Tables.")
+    rows: int = Field(description="Rows over all tables.")
 
 
 class Endpoints(Model):

@@ -1,0 +1,220 @@
+"""Manifests from files, folders, standard input and kustomizations, each value with the line it stands on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from omnigraph_operator.model.common import GROUP, VERSION
+from omnigraph_operator.model.crd import KINDS
+from omnigraph_operator.platform.local_sources import secret_data
+from omnigraph_operator.platform.local_validate import Finding, validate
+
+__all__ = ["Manifest", "ManifestError", "Manifests", "read_manifests"]
+
+KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
+# What a manifest for a cluster may well hold beside ours, and that means nothing without one.
+IGNORED = frozenset({"Namespace", "PersistentVolumeClaim", "ServiceAccount", "Role", "RoleBinding"})
+
+Place = tuple[str | int, ...]
+
+
+class ManifestError(Exception):
+    """Manifests that can't be accepted. `problems` are lines `file:line: what`."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(self.problems))
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One document: the object, with defaults filled in, and where it was read."""
+
+    obj: dict[str, Any]
+    file: str
+    folder: Path
+    lines: Mapping[Place, int] = field(repr=False, default_factory=dict)
+
+    def line(self, place: Place) -> int:
+        """The line of a value, or of the nearest thing around it."""
+        while place and place not in self.lines:
+            place = place[:-1]
+        return self.lines.get(place, 1)
+
+    def at(self, place: Place, text: str) -> str:
+        return f"{self.file}:{self.line(place)}: {text}"
+
+
+@dataclass(slots=True)
+class Manifests:
+    """Everything that was read."""
+
+    objects: list[Manifest] = field(default_factory=list)
+    config_maps: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    secrets: dict[tuple[str, str], Mapping[str, str]] = field(default_factory=dict)
+    files: list[Path] = field(default_factory=list)  # to watch
+
+
+def read_manifests(paths: Iterable[str]) -> Manifests:
+    """Read, check and complete manifests.
+
+    Args:
+        paths: files, folders, or `-` for standard input.
+
+    Raises:
+        ManifestError: with every problem that was found.
+    """
+    out = Manifests()
+    problems: list[str] = []
+    seen: dict[tuple[str, str, str], str] = {}
+    for manifest in _documents(paths, out, problems):
+        problems += _accept(manifest, out, seen)
+    if not out.objects and not problems:
+        problems.append(f"{', '.join(paths)}: no {', '.join(KINDS)} is declared here")
+    if problems:
+        raise ManifestError(problems)
+    return out
+
+
+def _documents(paths: Iterable[str], out: Manifests, problems: list[str]) -> Iterator[Manifest]:
+    for given in paths:
+        if given == "-":
+            yield from _parse(sys.stdin.read(), "<stdin>", Path.cwd(), problems)
+            continue
+        path = Path(given)
+        if not path.exists():
+            problems.append(f"{given}: there is no such file or folder")
+            continue
+        for file in _files(path, problems, frozenset()):
+            out.files.append(file.resolve())
+            try:
+                text = file.read_text(encoding="utf-8")
+            except (OSError, UnicodeDecodeError) as error:
+                problems.append(f"{file}: can't be read: {error}")
+                continue
+            yield from _parse(text, str(file), file.resolve().parent, problems)
+
+
+def _files(path: Path, problems: list[str], above: frozenset[Path]) -> Iterator[Path]:
+    """The manifest files that a path stands for; a folder with a kustomization is what that one lists."""
+    if path.is_file():
+        yield path
+        return
+    kustomization = next((path / name for name in KUSTOMIZATIONS if (path / name).is_file()), None)
+    if kustomization is None:
+        yield from sorted(p for p in path.iterdir() if p.suffix in (".yaml", ".yml", ".json") and p.is_file())
+        return
+    if path.resolve() in above:
+        problems.append(f"{kustomization}: includes itself")
+        return
+    try:
+        content = yaml.safe_load(kustomization.read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        problems.append(f"{kustomization}: {_yaml_problem(error)}")
+        return
+    unknown = sorted(set(content) - {"apiVersion", "kind", "resources", "metadata"})
+    if unknown:
+        problems.append(f"{kustomization}: only resources are understood without a cluster, not {', '.join(unknown)}")
+    for resource in content.get("resources") or ():
+        target = path / str(resource)
+        if not target.exists():
+            problems.append(f"{kustomization}: resources: {resource}: there is no such file or folder")
+            continue
+        yield from _files(target, problems, above | {path.resolve()})
+
+
+def _parse(text: str, file: str, folder: Path, problems: list[str]) -> Iterator[Manifest]:
+    try:
+        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
+            lines: dict[Place, int] = {}
+            value = _value(node, (), lines, file, problems)
+            if value is None:
+                continue
+            if not isinstance(value, dict):
+                problems.append(f"{file}:{node.start_mark.line + 1}: a manifest is a mapping, not {value!r}")
+                continue
+            if value.get("kind") == "List" and isinstance(value.get("items"), list):
+                for i, item in enumerate(value["items"]):
+                    inner = {p[2:]: n for p, n in lines.items() if p[:2] == ("items", i)}
+                    yield Manifest(item, file, folder, inner)
+                continue
+            yield Manifest(value, file, folder, lines)
+    except yaml.YAMLError as error:
+        problems.append(f"{file}{_yaml_problem(error)}")
+
+
+def _yaml_problem(error: yaml.YAMLError) -> str:
+    mark = getattr(error, "problem_mark", None)
+    what = getattr(error, "problem", None) or str(error)
+    return f":{mark.line + 1}:{mark.column + 1}: not YAML: {what}" if mark is not None else f": not YAML: {what}"
+
+
+_scalars = yaml.SafeLoader("")
+
+
+def _value(node: yaml.Node | None, place: Place, lines: dict[Place, int], file: str, problems: list[str]) -> Any:
+    """The value of a node as JSON knows it, noting lines; a key given twice is refused."""
+    if node is None:
+        return None
+    lines[place] = node.start_mark.line + 1
+    if isinstance(node, yaml.MappingNode):
+        out: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = str(_scalars.construct_object(key_node, deep=True))
+            if key in out:
+                problems.append(f"{file}:{key_node.start_mark.line + 1}: {key} is given twice")
+            out[key] = _value(value_node, (*place, key), lines, file, problems)
+            lines[(*place, key)] = key_node.start_mark.line + 1
+        return out
+    if isinstance(node, yaml.SequenceNode):
+        return [_value(child, (*place, i), lines, file, problems) for i, child in enumerate(node.value)]
+    if node.tag == "tag:yaml.org,2002:timestamp":
+        return node.value
+    return _scalars.construct_object(node, deep=True)
+
+
+def _accept(manifest: Manifest, out: Manifests, seen: dict[tuple[str, str, str], str]) -> list[str]:
+    """Put one document where it belongs, or say what is wrong with it."""
+    obj = manifest.obj
+    api, kind = obj.get("apiVersion"), obj.get("kind")
+    if not isinstance(api, str) or not isinstance(kind, str):
+        return [manifest.at((), "apiVersion and kind are needed")]
+    meta = obj.get("metadata")
+    name = meta.get("name") if isinstance(meta, dict) else None
+    if not isinstance(meta, dict) or not isinstance(name, str):
+        return [manifest.at(("metadata",), "metadata.name is needed")]
+    namespace = str(meta.setdefault("namespace", "default"))
+    identity = (namespace, kind, name)
+    if identity in seen:
+        return [
+            manifest.at(("metadata", "name"), f"{kind} {name} is declared a second time, first in {seen[identity]}")
+        ]
+    seen[identity] = f"{manifest.file}:{manifest.line(())}"
+    if api == "v1" and kind == "ConfigMap":
+        out.config_maps[namespace, name] = {k: str(v) for k, v in (obj.get("data") or {}).items()}
+        return []
+    if api == "v1" and kind == "Secret":
+        try:
+            out.secrets[namespace, name] = secret_data(obj)
+        except ValueError as error:
+            return [manifest.at(("data",), str(error))]
+        return []
+    if kind in IGNORED and not api.startswith(f"{GROUP}/"):
+        return []
+    if api != f"{GROUP}/{VERSION}" or kind not in KINDS:
+        known = ", ".join(f"{GROUP}/{VERSION} {k}" for k in KINDS)
+        return [manifest.at(("kind",), f"{api} {kind} isn't understood here; known: {known}, v1 ConfigMap, v1 Secret")]
+    findings: list[Finding] = validate(KINDS[kind], obj)
+    out.objects.append(manifest)
+    return [manifest.at(f.place, f"{_dotted(f.place)}{f.message}") for f in findings]
+
+
+def _dotted(place: Place) -> str:
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+    return f"{text}: " if text else ""
