@@ -15,6 +15,7 @@ from typing import Any
 import kopf
 from prometheus_client import start_http_server
 
+from omnigraph_operator.platform.base import PlatformError
 from omnigraph_operator.platform.kubernetes_api import connect
 from omnigraph_operator.platform.kubernetes_names import GRAPH, MANAGED_BY
 from omnigraph_operator.platform.kubernetes_render import RenderSettings
@@ -28,6 +29,14 @@ CHILDREN = (("batch", "v1", "jobs"), ("apps", "v1", "deployments"), ("", "v1", "
 SPARK = ("sparkoperator.k8s.io", "v1beta2", "sparkapplications")
 
 # ---- handlers --------------------------------------------------------------------------------------------------------
+
+
+async def on_startup(memo: Any, **_: Any) -> None:
+    await memo.operator.start(memo.ended)
+
+
+async def on_cleanup(memo: Any, **_: Any) -> None:
+    await memo.operator.stop()
 
 
 async def on_graph(body: kopf.Body, memo: Any, **_: Any) -> None:
@@ -69,6 +78,8 @@ def handlers() -> kopf.OperatorRegistry:
         kopf.on.event(group, version, plural, labels={GRAPH: kopf.PRESENT}, registry=registry)(on_child)
     kopf.on.event("", "v1", "configmaps", registry=registry)(on_config_map)
     kopf.on.event("coordination.k8s.io", "v1", "leases", registry=registry)(on_lease)
+    kopf.on.startup(registry=registry, errors=kopf.ErrorsMode.PERMANENT)(on_startup)
+    kopf.on.cleanup(registry=registry, errors=kopf.ErrorsMode.PERMANENT)(on_cleanup)
     kopf.on.login(registry=registry)(login)
     kopf.on.probe(id="seconds_since_event", registry=registry)(seconds_since_event)
     return registry
@@ -98,9 +109,7 @@ def kopf_settings(settings: OperatorSettings) -> kopf.OperatorSettings:
 # ---- the process -----------------------------------------------------------------------------------------------------
 
 
-def settings_from(
-    namespaces: Sequence[str], *, identity: str | None = None, environment: dict[str, str] | None = None
-) -> OperatorSettings:
+def settings_from(namespaces: Sequence[str], *, environment: dict[str, str] | None = None) -> OperatorSettings:
     """Settings from the command line and the environment (`OMNIGRAPH_…`).
 
     Args:
@@ -113,9 +122,10 @@ def settings_from(
         namespaces=tuple(sorted(set(namespaces))),
         # Where its events are watched too: the first namespace it looks after, or its own when it looks after all.
         lease_namespace=min(namespaces) if namespaces else own,
-        identity=identity or f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
+        identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
         metrics_port=int(env.get("OMNIGRAPH_METRICS_PORT", "8081")),
         health_port=int(env.get("OMNIGRAPH_HEALTH_PORT", "8082")),
+        lease_seconds=float(env.get("OMNIGRAPH_LEASE_SECONDS", "15")),
         spark_min_bytes=int(env.get("OMNIGRAPH_SPARK_MIN_BYTES", str(256 * 1024 * 1024))),
         json_logs=env.get("OMNIGRAPH_LOG_FORMAT", "json") == "json",
         render=RenderSettings(
@@ -126,42 +136,42 @@ def settings_from(
     )
 
 
-def run(settings: OperatorSettings) -> None:
+def run(namespaces: Sequence[str]) -> int:
     """Run until stopped.
 
-    Raises:
-        PlatformError: there is no cluster to talk to.
+    Args:
+        namespaces: to look after; empty for all.
+
+    Returns:
+        The process's exit code; 1 when there is no cluster, or the lease was lost.
     """
+    settings = settings_from(namespaces)
     _log(settings.json_logs)
-    asyncio.run(_serve(settings))
+    try:
+        asyncio.run(_serve(settings))
+    except PlatformError as error:
+        logging.getLogger("omnigraph.operator").error("%s", error)
+        return 1
+    return 0
 
 
 async def _serve(settings: OperatorSettings) -> None:
     operator = Operator(connect(timeout_seconds=settings.request_timeout_seconds), settings)
     if settings.metrics_port:
         start_http_server(settings.metrics_port)
-    memo = kopf.Memo(operator=operator)
-    stop = asyncio.Event()
-    watching = asyncio.create_task(
-        kopf.operator(
-            registry=handlers(),
-            settings=kopf_settings(settings),
-            standalone=True,
-            clusterwide=not settings.namespaces,
-            namespaces=settings.namespaces,
-            liveness_endpoint=f"http://0.0.0.0:{settings.health_port}/healthz" if settings.health_port else None,
-            stop_flag=stop,
-            memo=memo,
-        )
+    ended = asyncio.Event()
+    await kopf.operator(
+        registry=handlers(),
+        settings=kopf_settings(settings),
+        standalone=True,
+        clusterwide=not settings.namespaces,
+        namespaces=settings.namespaces,
+        liveness_endpoint=f"http://0.0.0.0:{settings.health_port}/healthz" if settings.health_port else None,
+        stop_flag=ended,
+        memo=kopf.Memo(operator=operator, ended=ended),
     )
-    leading = asyncio.create_task(operator.run())
-    done, pending = await asyncio.wait({watching, leading}, return_when=asyncio.FIRST_COMPLETED)
-    stop.set()
-    if leading in pending:
-        leading.cancel()
-    await asyncio.gather(*pending, return_exceptions=True)
-    for task in done:
-        await task
+    if operator.problem is not None:
+        raise operator.problem
 
 
 class _JsonFormatter(logging.Formatter):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from omnigraph_operator import decide, metrics
+from omnigraph_operator.decide.shapes import Action, Emit, Ensure, ReleaseWriter, Start, Stop, TakeWriter
 from omnigraph_operator.platform.base import Object, PlatformError, reconcile
 from omnigraph_operator.platform.kubernetes import KubernetesPlatform
 from omnigraph_operator.platform.kubernetes_api import Api
@@ -86,6 +87,8 @@ class Operator:
         self._failures: dict[Key, int] = {}
         self._configs: dict[Key, frozenset[str]] = {}
         self._last_event = time.monotonic()
+        self._tasks: list[asyncio.Task[Any]] = []
+        self.problem: Exception | None = None
 
     # ---- what handlers call ----
 
@@ -121,22 +124,23 @@ class Operator:
 
     # ---- running ----
 
-    async def run(self) -> None:
-        """Turn the wheel while this process leads; ends when the lease is lost."""
+    async def start(self, ended: asyncio.Event) -> None:
+        """Try for the lease and turn the wheel, until `stop`; sets `ended` when it ends by itself before."""
         await asyncio.to_thread(self.leader.start)
-        turning = asyncio.create_task(self._wheel.run())
-        lost = asyncio.create_task(self._lost.wait())
-        observing = asyncio.create_task(self._gauges())
-        try:
-            done, _ = await asyncio.wait({turning, lost}, return_when=asyncio.FIRST_COMPLETED)
-            if turning in done:
-                await turning  # raises what ended it
-            logger.error("the operator's lease was lost to another process; ending this one")
-        finally:
-            for task in (turning, lost, observing):
-                task.cancel()
-            await asyncio.gather(turning, lost, observing, return_exceptions=True)
-            await asyncio.to_thread(self.leader.stop)
+        self._tasks = [asyncio.create_task(self._wheel.run()), asyncio.create_task(self._lost.wait())]
+        for task in self._tasks:
+            task.add_done_callback(lambda _: ended.set())
+        self._tasks.append(asyncio.create_task(self._gauges()))
+
+    async def stop(self) -> None:
+        """End what `start` began, passes included, and give the lease back. `problem` then says why, if so."""
+        for task in self._tasks:
+            task.cancel()
+        results = await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.to_thread(self.leader.stop)
+        self.problem = next((result for result in results if isinstance(result, Exception)), None)
+        if self._lost.is_set():
+            self.problem = PlatformError("the operator's lease was lost to another process", permanent=True)
 
     def _lose(self) -> None:
         self._loop.call_soon_threadsafe(self._lost.set)
@@ -184,9 +188,28 @@ class Operator:
         decision = reconcile(self._platform, obj)
         metrics.count_actions(decision.actions)
         for action in decision.actions:
-            logger.info("%s", action, extra=about)
+            logger.info("%s", _told(action), extra=about)
         again = decision.again_in
         return self.settings.resync_seconds if again is None else min(again, self.settings.resync_seconds)
+
+
+def _told(action: Action) -> str:
+    """An action as a line of the log."""
+    match action:
+        case Start(work):
+            return f"start {work.name} ({work.purpose}, attempt {work.attempt}, {work.engine}, sweep {work.sweep})"
+        case Stop(name, reason):
+            return f"stop {name}: {reason}"
+        case Emit(type_, reason, message):
+            return f"event {type_} {reason}: {message}"
+        case Ensure():
+            return f"ensure {action.kind} {action.name}"
+        case TakeWriter(holder):
+            return f"take the write lease for {holder}"
+        case ReleaseWriter(holder):
+            return f"release the write lease of {holder}"
+        case _:
+            return str(action)
 
 
 def _config_maps(obj: Object) -> Iterable[str]:
