@@ -316,6 +316,7 @@ class Graph:
         branch: str = "main",
         from_: str | None = None,
         mapping: LoadMapping | None = None,
+        format: str | None = None,
         actor: str | None = None,
         operation_id: str | None = None,
         progress: Callable[[Progress], None] | None = None,
@@ -329,6 +330,7 @@ class Graph:
             branch: the branch to load into.
             from_: the branch to make a missing `branch` from.
             mapping: how the columns of Parquet, CSV and Arrow files become properties.
+            format: of all files: ndjson, parquet, csv or arrow; default by their suffixes.
             actor: who asks; default is the graph's.
             operation_id: a ULID; the same one again changes nothing.
             progress: called now and then with what is done so far.
@@ -345,6 +347,7 @@ class Graph:
             branch=branch,
             from_=from_,
             mapping=mapping,
+            format=format,
             actor=actor or self.actor,
             operation_id=operation_id,
             progress=progress,

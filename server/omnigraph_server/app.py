@@ -8,8 +8,8 @@ from pathlib import Path
 
 import anyio
 from fastapi import FastAPI
-from omnigraph.graph import Graph
 
+from omnigraph.graph import Graph
 from omnigraph_server import errors
 from omnigraph_server.auth import TokenStore
 from omnigraph_server.metrics import Metrics

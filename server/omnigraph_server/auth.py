@@ -23,8 +23,8 @@ import structlog
 import yaml
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
-from omnigraph.errors import BadRequest, Forbidden
 
+from omnigraph.errors import BadRequest, Forbidden
 from omnigraph_server.errors import Unauthorized
 
 __all__ = ["ACTIONS", "Caller", "Principal", "TokenStore", "parse_tokens"]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
 from omnigraph.errors import Unavailable
 
 __all__ = ["register"]
@@ -64,6 +65,10 @@ def serve(
         - change
     A token without `allow` may only read.
     """
+    if (tokens_file is None) == (not unauthenticated):
+        raise typer.BadParameter(
+            "give --tokens-file FILE, or --unauthenticated to let anyone do anything; exactly one of the two"
+        )
     try:
         from omnigraph_server.run import ServeOptions
         from omnigraph_server.run import serve as run
@@ -76,7 +81,6 @@ def serve(
             port=port,
             queries=tuple(queries or ()),
             tokens_file=tokens_file,
-            unauthenticated=unauthenticated,
             read_only=read_only,
             sweep=sweep,
             ready_file=ready_file,

@@ -12,6 +12,8 @@ from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
 from omnigraph.errors import (
     BadRequest,
     Conflict,
@@ -22,7 +24,6 @@ from omnigraph.errors import (
     OmniGraphError,
     Unavailable,
 )
-from starlette.exceptions import HTTPException
 
 __all__ = ["PayloadTooLarge", "Unauthorized", "envelope", "install", "status_of"]
 

@@ -15,9 +15,9 @@ from types import FrameType
 
 import structlog
 import uvicorn
-from omnigraph.errors import BadRequest, RecoveryPending, Unavailable
-from omnigraph.graph import Graph, Recovery
 
+from omnigraph.errors import RecoveryPending, Unavailable
+from omnigraph.graph import Graph, Recovery
 from omnigraph_server import logs
 from omnigraph_server.app import create_app
 from omnigraph_server.auth import TokenStore
@@ -30,14 +30,13 @@ _log = structlog.get_logger("omnigraph.server")
 
 @dataclass(frozen=True, slots=True)
 class ServeOptions:
-    """What `omnigraph serve` was told."""
+    """What `omnigraph serve` was told. Without a tokens file anyone may do anything."""
 
     uri: str
     host: str = "127.0.0.1"
     port: int = 8080
     queries: Sequence[Path] = ()
     tokens_file: Path | None = None
-    unauthenticated: bool = False
     read_only: bool = False
     sweep: Recovery | None = None
     ready_file: Path | None = None
@@ -47,14 +46,10 @@ def serve(options: ServeOptions) -> None:
     """Serve until SIGTERM or SIGINT; returns when every running request is answered.
 
     Raises:
-        BadRequest: the options contradict each other, or tokens or stored queries are refused.
+        BadRequest: tokens or stored queries are refused.
         RecoveryPending: an interrupted write needs a roll-back that wasn't allowed.
         Unavailable: the port is taken.
     """
-    if (options.tokens_file is None) == (not options.unauthenticated):
-        raise BadRequest(
-            "give --tokens-file FILE, or --unauthenticated to let anyone do anything; exactly one of the two"
-        )
     settings = Settings.from_env()
     logs.configure()
     tokens = TokenStore(options.tokens_file) if options.tokens_file is not None else None

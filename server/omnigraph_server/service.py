@@ -10,8 +10,9 @@ from typing import Annotated, ParamSpec, TypeVar
 import anyio
 import anyio.to_thread
 from fastapi import Depends, Request
-from omnigraph.graph import Graph
 
+from omnigraph.errors import Unavailable
+from omnigraph.graph import Graph
 from omnigraph_server.auth import TokenStore
 from omnigraph_server.metrics import Metrics
 from omnigraph_server.settings import Settings
@@ -35,6 +36,21 @@ class Service:
     async def work(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a call on a worker thread: the graph's work never holds up the event loop."""
         return await anyio.to_thread.run_sync(functools.partial(call, *args, **kwargs), limiter=self.limiter)
+
+    async def read(self, call: Callable[[], T]) -> T:
+        """Like `work`, for a query: bounded in time. A query that is given up runs to its end on its thread, unheard.
+
+        Raises:
+            Unavailable: it took longer than the server allows.
+        """
+        try:
+            with anyio.fail_after(self.settings.query_max_seconds):
+                return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self.limiter)
+        except TimeoutError:
+            raise Unavailable(
+                f"the query took longer than {self.settings.query_max_seconds} s: ask for less (filter, limit, fewer hops)",
+                code="query_timeout",
+            ) from None
 
 
 def _service(request: Request) -> Service:

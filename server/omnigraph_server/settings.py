@@ -17,11 +17,13 @@ class Settings:
 
     Args:
         body_max_bytes: largest request body.
+        query_max_seconds: how long a caller waits for a query at most.
         threads: how many graph operations run at the same time; others wait.
         shutdown_seconds: how long running requests may go on after SIGTERM.
     """
 
     body_max_bytes: int = 1_000_000
+    query_max_seconds: int = 60
     threads: int = 16
     shutdown_seconds: int = 25
 

@@ -12,9 +12,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import omnigraph
 import pytest
+import structlog
 from fastapi.testclient import TestClient
+
+import omnigraph
 from omnigraph_server.app import create_app
 from omnigraph_server.auth import TokenStore
 from omnigraph_server.settings import Settings
@@ -48,6 +50,15 @@ writer: {token: writer-token, allow: [read, change, branch_create]}
 caller: {token: caller-token, allow: [invoke_query]}
 nobody: {token: nobody-token, allow: []}
 """
+
+
+@pytest.fixture(autouse=True)
+def plain_logs() -> None:
+    """Without this, structlog draws every traceback with its locals, which takes seconds."""
+    structlog.configure(
+        processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()],
+        logger_factory=structlog.ReturnLoggerFactory(),
+    )
 
 
 def bearer(name: str) -> dict[str, str]:

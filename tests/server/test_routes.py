@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
-import omnigraph
 import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
+
+import omnigraph
 from omnigraph_server.app import create_app
+from omnigraph_server.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).parent))
 from conftest import ADD, COUNT, bearer
@@ -133,7 +136,7 @@ def test_wrong_requests_name_the_place(client: TestClient) -> None:
     broken = ask("/query", query="query q() { match { $i: Itm } return { $i.name } }")
     assert broken.status_code == 400
     assert broken.json()["details"]["code"] == "T1"
-    assert broken.json()["details"]["diagnostics"][0]["column"] == 23
+    assert broken.json()["details"]["diagnostics"][0]["column"] == 25
     assert "/mutate" in ask("/query", query=ADD, params={"name": "x"}).json()["error"]
     assert "/query" in ask("/mutate", query=COUNT).json()["error"]
     missing = ask("/queries/parts_of")
@@ -195,6 +198,25 @@ def test_unauthenticated_writes_have_no_actor(small: TestClient) -> None:
     assert done.json()["actor_id"] is None
 
 
+def test_a_query_is_bounded_in_time(shop: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(shop), "query", lambda *args, **kwargs: time.sleep(3))
+    app = create_app(shop, tokens=None, settings=Settings(query_max_seconds=1))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        late = client.post("/query", json={"query": COUNT})
+    assert late.status_code == 503
+    assert late.json()["details"]["code"] == "query_timeout"
+
+
+def test_an_unreachable_store_is_not_ready(small: TestClient, shop: omnigraph.Graph) -> None:
+    Path(shop.uri).rename(f"{shop.uri}.away")
+    assert small.get("/healthz").status_code == 200
+    refused = small.get("/readyz")
+    assert refused.status_code == 503
+    assert refused.json()["code"] == "unavailable"
+    Path(f"{shop.uri}.away").rename(shop.uri)
+    assert small.get("/readyz").status_code == 200
+
+
 def test_request_ids(small: TestClient) -> None:
     assert small.get("/healthz", headers={"X-Request-Id": "abc-1"}).headers["x-request-id"] == "abc-1"
     assert len(small.get("/healthz", headers={"X-Request-Id": "a b"}).headers["x-request-id"]) == 26
@@ -233,11 +255,11 @@ def test_tokens_change_without_a_restart(client: TestClient, tmp_path: Path) -> 
 def test_stored_queries_are_checked_first(shop: omnigraph.Graph, tmp_path: Path) -> None:
     bad = tmp_path / "bad.gq"
     bad.write_text(
-        "query fine() { match { $i: Item } return { $i.name } }\nquery q { match { $i: Itm } return { $i.name } }\n"
+        "query fine() { match { $i: Item } return { $i.name } }\nquery q() { match { $i: Itm } return { $i.name } }\n"
     )
     with pytest.raises(omnigraph.LanguageError) as caught:
         create_app(shop, tokens=None, stored=[bad])
-    assert f"{bad}:2:23" in str(caught.value)
+    assert f"{bad}:2:25" in str(caught.value)
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "a.gq").write_text("query same() { match { $i: Item } return { $i.name } }")

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+
 from omnigraph.errors import BadRequest, Forbidden
 from omnigraph_server.auth import Principal, TokenStore, parse_tokens
 

@@ -27,18 +27,20 @@ def fresh_id() -> str:
     return str(ULID())
 
 
-def sweep(mode: str, outcomes: Sequence[Mapping[str, Any]], pending: Sequence[Any]) -> dict[str, Any]:
-    """What a sweep did, as a part of the result; counts by outcome stay whole when lists are cut."""
+def sweep(mode: str, outcomes: Sequence[Mapping[str, Any]], pending: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a sweep did, as a part of the result; counts by outcome stay whole when lists are cut.
+
+    `pending` needs a roll-back that this sweep wasn't allowed; `live` belongs to writers at work and needs nothing.
+    """
     counts: dict[str, int] = {}
     for one in outcomes:
         counts[str(one["outcome"])] = counts.get(str(one["outcome"]), 0) + 1
     return {
         "mode": mode,
         "counts": counts,
-        "outcomes": [{_camel(key): _text(value) for key, value in one.items()} for one in outcomes],
-        "pending": [
-            {_camel(k): _text(v) for k, v in one.items()} if isinstance(one, Mapping) else str(one) for one in pending
-        ],
+        "outcomes": [_camel_keys(one) for one in outcomes],
+        "pending": [_camel_keys(one) for one in pending if one["reason"] != "Live"],
+        "live": [_camel_keys(one) for one in pending if one["reason"] == "Live"],
     }
 
 
@@ -112,6 +114,10 @@ def _text(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str | list | dict):
         return value
     return str(value)
+
+
+def _camel_keys(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {_camel(key): _text(value) for key, value in entry.items()}
 
 
 def _camel(name: str) -> str:

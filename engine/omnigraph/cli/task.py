@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 import typer
 
 from omnigraph.cli import report
-from omnigraph.cli.exits import FAILURE, OK, RECOVERY_PENDING, UsageError, exit_for
+from omnigraph.cli.exits import FAILURE, OK, RECOVERY_PENDING, exit_for
 from omnigraph.errors import BadRequest, Conflict, NotFound
 
 if TYPE_CHECKING:
     from omnigraph.graph import Graph
+    from omnigraph.write import LoadResult
+    from omnigraph.write.mapping import Mapping as LoadMapping
 
 __all__ = ["register"]
 
@@ -125,8 +127,9 @@ def load(
     ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="The load's name, for messages.")] = "load",
     format: Annotated[
-        Literal["ndjson", "parquet", "csv", "arrow"], typer.Option("--format", help="What the sources hold.")
-    ] = "ndjson",
+        Literal["ndjson", "parquet", "csv", "arrow"] | None,
+        typer.Option("--format", help="What the files hold; default by their suffixes."),
+    ] = None,
     mapping: Annotated[
         Path | None, typer.Option("--mapping", metavar="FILE", help="The mapping of tabular sources.")
     ] = None,
@@ -154,18 +157,22 @@ def load(
     operation = operation_id or report.fresh_id()
 
     def work(graph: Graph) -> dict[str, Any]:
-        parsed: LoadMapping | None = None
-        if mapping is not None:
-            if len(source) != 1:
-                raise UsageError("with --mapping give one --source: the folder its paths start from")
-            base = Path(source[0]) if "://" not in source[0] else None
-            parsed = LoadMapping.parse(mapping.read_text(encoding="utf-8"), file=str(mapping), base=base)
-        elif format != "ndjson":
+        if mapping is None and format not in (None, "ndjson"):
             raise BadRequest(f"load {name!r}: {format} needs --mapping, which says which type the rows are")
-        if engine == "spark":
-            done = _load_with_spark(graph, source, parsed, mode, branch, operation, actor)
-        else:
-            done = graph.load(source, mode=mode, branch=branch, mapping=parsed, actor=actor, operation_id=operation)
+        parsed = LoadMapping.read(mapping) if mapping is not None else None
+        done = (
+            _load_with_spark(graph.uri, source, parsed, format, mode, branch, operation, actor)
+            if engine == "spark"
+            else graph.load(
+                source,
+                mode=mode,
+                branch=branch,
+                mapping=parsed,
+                format=format,
+                actor=actor,
+                operation_id=operation,
+            )
+        )
         return {
             "name": name,
             "branch": branch,
@@ -204,22 +211,24 @@ def index(
 
 
 def _load_with_spark(
-    graph: Graph,
+    uri: str,
     sources: list[str],
-    mapping: Any,
+    mapping: LoadMapping | None,
+    format: str | None,
     mode: Literal["append", "merge", "overwrite"],
     branch: str,
     operation_id: str,
     actor: str | None,
-) -> Any:
+) -> LoadResult:
     """The one call of the Spark load; it has the contract of `Graph.load`."""
     from omnigraph.pipeline.load import LoadJob, run
 
     return run(
         LoadJob(
-            uri=graph.uri,
+            uri=uri,
             sources=tuple(sources),
             mapping=mapping,
+            format=format,
             mode=mode,
             branch=branch,
             operation_id=operation_id,
@@ -253,8 +262,7 @@ def _run(
             if graph is not None and sweep != "none":
                 swept = graph.recover(sweep)
                 fields["sweep"] = report.sweep(sweep, swept.outcomes, swept.pending)
-                # A living writer's file is no interrupted write; what needs a roll-back is.
-                unsettled = [one for one in swept.pending if one["reason"] != "Live"]
+                unsettled = fields["sweep"]["pending"]
                 if purpose == "sweep" and unsettled:
                     status = RECOVERY_PENDING
                     fields |= {

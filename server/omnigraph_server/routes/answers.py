@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from fastapi import Request, Response
+
 from omnigraph.errors import BadRequest, Conflict, Forbidden
 from omnigraph.read import json_rows
-
 from omnigraph_server.auth import Principal
 from omnigraph_server.models import MutateReply
 from omnigraph_server.service import Service
@@ -53,7 +53,7 @@ async def answer_query(
         }
         return result.name, len(result), version, json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode()
 
-    query_name, rows, version, body = await service.work(work)
+    query_name, rows, version, body = await service.read(work)
     request.state.query, request.state.rows = query_name, rows
     service.metrics.rows.inc(rows)
     headers = {"OmniGraph-Snapshot": str(version), "Vary": "Accept"}

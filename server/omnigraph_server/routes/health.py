@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Response
 
+from omnigraph.errors import OmniGraphError, Unavailable
 from omnigraph_server.service import TheService
 
 __all__ = ["router"]
@@ -21,9 +22,12 @@ async def healthz() -> dict[str, str]:
 @router.get("/readyz", summary="The store is reachable and the schema is valid")
 async def readyz(service: TheService) -> dict[str, Any]:
     def look() -> dict[str, Any]:
-        seen = service.graph.snapshot()
-        # Writes in flight leave such files too, so they are reported and don't make the server unready.
-        pending = len(service.graph.pending())
+        try:
+            seen = service.graph.snapshot()
+            # Writes in flight leave such files too, so they are reported and don't make the server unready.
+            pending = len(service.graph.pending())
+        except (OmniGraphError, OSError) as error:
+            raise Unavailable(f"the graph can't be read: {error}") from error
         return {"status": "ready", "manifest_version": seen.manifest_version, "pending_recoveries": pending}
 
     return await service.work(look)

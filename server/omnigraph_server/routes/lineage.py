@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from omnigraph.graph import CommitInfo
 
+from omnigraph.graph import CommitInfo
 from omnigraph_server.auth import Caller
 from omnigraph_server.models import BranchCreate
 from omnigraph_server.routes.answers import refuse_read_only

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from omnigraph.errors import Forbidden, NotFound
 
+from omnigraph.errors import Forbidden, NotFound
 from omnigraph_server.auth import Caller
 from omnigraph_server.models import InvokeRequest, MutateReply, QueryReply
 from omnigraph_server.routes.answers import answer_mutation, answer_query

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+
 from omnigraph.cli.main import main
 
 PEOPLE_SCHEMA = """\

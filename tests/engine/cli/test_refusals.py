@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from omnigraph.cli.exits import UsageError, exit_for
 from omnigraph.cli.options import parse_at, parse_params
 from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound, RecoveryPending, RowLevelCasContention
@@ -165,6 +166,7 @@ def test_version_and_its_parts(command) -> None:
 
 def test_every_command_has_examples() -> None:
     import typer
+
     from omnigraph.cli.main import build
 
     def walk(node, path: str):

@@ -9,7 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+
 from omnigraph.cli import report
 
 
@@ -36,10 +39,12 @@ def test_small_results_are_whole() -> None:
 
 def test_sweep_outcomes_are_counted() -> None:
     one = {"operation_id": "x", "sidecar": "x.json", "writer_kind": "Load", "branch": "main", "outcome": "RolledBack"}
-    swept = report.sweep("full", [one, one], ["y.json"])
+    left = [{"sidecar": "y.json", "reason": "NeedsRollBack"}, {"sidecar": "z.json", "reason": "Live"}]
+    swept = report.sweep("forward", [one, one], left)
     assert swept["counts"] == {"RolledBack": 2}
     assert swept["outcomes"][0]["operationId"] == "x"
-    assert swept["pending"] == ["y.json"]
+    assert swept["pending"] == [{"sidecar": "y.json", "reason": "NeedsRollBack"}]
+    assert swept["live"] == [{"sidecar": "z.json", "reason": "Live"}]
 
 
 def test_writing_is_atomic_and_replaces(tmp_path: Path) -> None:
@@ -113,6 +118,23 @@ def test_failures_have_code_message_and_place(files: Path, task) -> None:
     code, clash = task("load", "--source", files / "people.ndjson")
     assert code != 0
     assert "Ada" in clash["message"]
+
+
+@pytest.mark.parametrize("engine", ["process", pytest.param("spark", marks=pytest.mark.spark)])
+def test_a_mapping_starts_from_the_source_folder(files: Path, task, engine: str) -> None:
+    data, elsewhere = files / "data", files / "config"
+    data.mkdir()
+    elsewhere.mkdir()
+    people = pa.table({"full_name": ["Dan", "Eve"], "age": pa.array([3, None], pa.int32()), "etag": ["x", "y"]})
+    pq.write_table(people, data / "people.parquet")
+    mapping = elsewhere / "mapping.yaml"
+    mapping.write_text("sources:\n- {path: '*.parquet', node: Person, columns: {name: full_name}, ignore: [etag]}\n")
+    assert task("init", "--schema", files / "schema.pg")[0] == 0
+    args = ("--source", data, "--mapping", mapping, "--format", "parquet", "--engine", engine, "--mode", "merge")
+    code, loaded = task("load", *args)
+    assert code == 0, loaded
+    assert loaded["tables"] == [{"tableKey": "node:Person", "rows": 2}]
+    assert loaded["graph"]["rows"] == 2
 
 
 _SLOW_TASK = """
