@@ -1,0 +1,186 @@
+"""Constraints across rows as Spark joins, with the messages of the in-process loader.
+
+Spark finds which rows offend and counts them; the shown ones are collected and handed to `write.constraints`, so that
+both loaders say the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from omnigraph.pipeline.stage import table_folder, unique_column
+from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.write import constraints
+from omnigraph.write.findings import FILE, ROW, SHOWN, Findings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["Checks"]
+
+
+@dataclass(frozen=True)
+class Checks:
+    """One load's checks.
+
+    Args:
+        folder: where executors left `keys/` (incoming rows) and `committed/`.
+        incoming: table keys with incoming rows.
+        generated: those whose ids were all made by this load, so that none can repeat.
+        committed: tables with committed rows that stay.
+    """
+
+    spark: SparkSession
+    folder: str
+    catalog: Catalog
+    incoming: frozenset[str]
+    generated: frozenset[str]
+    committed: frozenset[str]
+
+    def run(self, findings: Findings) -> None:
+        """Judge everything; findings get what is wrong."""
+        for key in sorted(self.incoming):
+            entity = self.catalog.by_table_key[key]
+            rows = self._keys(key)
+            if key not in self.generated:
+                self._distinct_ids(entity, rows, findings)
+                self._existing_ids(entity, rows, findings)
+            for number in range(len(entity.uniques)):
+                self._unique(entity, rows, number, findings)
+            if isinstance(entity, EdgeType):
+                for column, node in (("src", entity.source), ("dst", entity.target)):
+                    self._endpoints(entity, rows, column, node, findings)
+                self._cardinality(entity, rows, findings)
+        self._left_dangling(findings)
+
+    # ---- inputs
+
+    def _keys(self, table_key: str) -> DataFrame:
+        return self.spark.read.parquet(table_folder(self.folder, "keys", table_key))
+
+    def _kept(self, table_key: str) -> DataFrame | None:
+        where = table_folder(self.folder, "committed", table_key)
+        if table_key not in self.committed or not os.path.isdir(where):
+            return None
+        return self.spark.read.parquet(where)
+
+    # ---- checks
+
+    def _distinct_ids(self, entity: NodeType | EdgeType, rows: DataFrame, findings: Findings) -> None:
+        repeated = rows.groupBy("id").count().where("count > 1").select("id")
+        bad = rows.join(repeated, "id", "left_semi")
+        total, sample = _look(bad, by="id")
+        _report(findings, total, lambda f: constraints.check_distinct_ids(entity, sample, f))
+
+    def _existing_ids(self, entity: NodeType | EdgeType, rows: DataFrame, findings: Findings) -> None:
+        kept = self._kept(entity.table_key)
+        if kept is None:
+            return
+        total, sample = _look(rows.join(kept.select("id"), "id", "left_semi"))
+        _report(findings, total, lambda f: constraints.check_existing_ids(entity, sample, sample.column("id"), f))
+
+    def _unique(self, entity: NodeType | EdgeType, rows: DataFrame, number: int, findings: Findings) -> None:
+        column, parts = unique_column(number), entity.uniques[number]
+        given = rows.where(f"{column} is not null")
+        repeated = given.groupBy(column).count().where("count > 1").select(column)
+        total, sample = _look(given.join(repeated, column, "left_semi"), by=column)
+        _report(findings, total, lambda f: constraints.check_unique(entity, parts, sample, None, f))
+        kept = self._kept(entity.table_key)
+        if kept is None:
+            return
+        total, taken = _look(given.join(kept.select(column), column, "left_semi"))
+        # Each alone, so that rows which also collide among themselves aren't counted a second time.
+        _report(findings, total, lambda f: _one_by_one(entity, parts, taken, f))
+
+    def _endpoints(self, edge: EdgeType, rows: DataFrame, column: str, node: str, findings: Findings) -> None:
+        table_key = self.catalog.nodes[node].table_key
+        bad = rows
+        known = [self._keys(table_key)] if table_key in self.incoming else []
+        if (kept := self._kept(table_key)) is not None:
+            known.append(kept)
+        for ids in known:
+            bad = bad.join(ids.select(ids["id"].alias(column)), column, "left_anti")
+        total, sample = _look(bad)
+        everything = pa.array([True] * sample.num_rows)
+        _report(findings, total, partial(constraints.add_missing_endpoints, edge, sample, everything, column, node))
+
+    def _cardinality(self, edge: EdgeType, rows: DataFrame, findings: Findings) -> None:
+        low, high = edge.cardinality.min, edge.cardinality.max
+        if low == 0 and high is None:
+            return
+        kept = self._kept(edge.table_key)
+        touched = rows.select("src").distinct()
+        every = rows.select("src")
+        if kept is not None:
+            every = every.union(kept.select("src").join(touched, "src", "left_semi"))
+        wrong = f"count < {low}" + (f" or count > {high}" if high is not None else "")
+        broken = every.groupBy("src").count().where(wrong)
+        sources = broken.limit(SHOWN).toArrow()
+        if not sources.num_rows:
+            return
+        few = self.spark.createDataFrame([(s,) for s in sources.column("src").to_pylist()], "src string")
+        sample = rows.join(few, "src", "left_semi").orderBy(FILE, ROW).toArrow()
+        committed = (
+            kept.join(few, "src", "left_semi").select("src").toArrow().column("src")
+            if kept is not None
+            else pa.array([], pa.string())
+        )
+        total = rows.join(broken.where(f"count > {high}"), "src", "left_semi").count() if high is not None else 0
+        total += broken.where(f"count < {low}").count()
+        _report(findings, total, lambda f: constraints.check_cardinality(edge, sample, committed, f))
+
+    def _left_dangling(self, findings: Findings) -> None:
+        """Overwritten node types: edges of types that stay must keep their ends."""
+        for edge in self.catalog.edges.values():
+            kept = self._kept(edge.table_key)
+            if edge.table_key in self.incoming or kept is None:
+                continue
+            for column, node in (("src", edge.source), ("dst", edge.target)):
+                table_key = self.catalog.nodes[node].table_key
+                if table_key not in self.incoming or table_key in self.committed:
+                    continue  # its old rows stay
+                ids = self._keys(table_key)
+                total, sample = _look(kept.join(ids.select(ids["id"].alias(column)), column, "left_anti"))
+                everything = pa.array([True] * sample.num_rows)
+                _report(
+                    findings,
+                    total,
+                    partial(constraints.add_missing_endpoints, edge, sample, everything, column, node),
+                )
+
+
+def _look(bad: DataFrame, *, by: str | None = None) -> tuple[int, pa.Table]:
+    """How many rows there are, and the first `SHOWN`; with `by` all rows that share a value with one of those."""
+    total = bad.count()
+    if total == 0:
+        return 0, pa.table({})
+    order = [c for c in (FILE, ROW) if c in bad.columns] or ["id"]
+    first = bad.orderBy(*order).limit(SHOWN)
+    if by is not None:
+        first = bad.join(first.select(by).distinct(), by, "left_semi").orderBy(*order)
+    return total, first.toArrow()
+
+
+def _report(findings: Findings, total: int, check: Callable[[Findings], None]) -> None:
+    """Let a shared check name the sample, then count what wasn't in it."""
+    if total == 0:
+        return
+    said = Findings()
+    check(said)
+    kinds = list(said.counts)
+    missing = total - sum(said.counts.values())
+    if missing > 0 and kinds:
+        said.counts[kinds[0]] += missing
+    findings.merge(said)
+
+
+def _one_by_one(entity: NodeType | EdgeType, parts: tuple[str, ...], rows: pa.Table, findings: Findings) -> None:
+    for i in range(rows.num_rows):
+        one = rows.slice(i, 1)
+        constraints.check_unique(entity, parts, one, one, findings)

@@ -1,0 +1,187 @@
+"""What an executor does with one split: read, type and check its rows, then write them where the driver wants them.
+
+Runs on Spark workers, so everything that comes in and goes out is plain data, and importing this module starts nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from omnigraph.errors import BadRequest
+from omnigraph.schema import compile_schema
+from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.storage import TableRef, scan_table, write_fragments
+from omnigraph.write.constraints import unique_tokens
+from omnigraph.write.findings import FILE, ROW, Findings
+from omnigraph.write.loader import table_rows
+from omnigraph.write.rows import Reading
+from omnigraph.write.sources import SourceFile, Split, read_batches
+
+__all__ = [
+    "CommittedTask",
+    "StageTask",
+    "Staged",
+    "StagedTable",
+    "key_columns",
+    "stage",
+    "unique_column",
+    "write_committed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class StageTask:
+    """One split and where its rows go.
+
+    Args:
+        part: the split's number in the whole load; orders what comes back.
+        refs: the tables' pins, for writing data files beside them; None stages whole rows as Parquet instead (merge).
+        folder: shared by driver and executors.
+    """
+
+    part: int
+    file: SourceFile
+    split: Split | None
+    schema: str
+    operation_id: str
+    uri: str
+    folder: str
+    refs: tuple[TableRef, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class StagedTable:
+    table_key: str
+    rows: int
+    generated_ids: bool
+    fragments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    part: int
+    tables: tuple[StagedTable, ...]
+    findings: Findings
+    error: BadRequest | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommittedTask:
+    """The key columns of one committed table, wanted as Parquet."""
+
+    uri: str
+    ref: TableRef
+    schema: str
+    folder: str
+
+
+@lru_cache(maxsize=4)
+def _catalog(source: str) -> Catalog:
+    return compile_schema(source)
+
+
+def unique_column(number: int) -> str:
+    """The column that holds the tokens of the type's n-th `@unique`."""
+    return f"__unique_{number}"
+
+
+def key_columns(entity: NodeType | EdgeType, rows: pa.RecordBatch | pa.Table) -> pa.Table:
+    """What the checks across rows need: `id` (edges also `src`, `dst`), unique parts and tokens, and the origin."""
+    ends = ("id", "src", "dst") if isinstance(entity, EdgeType) else ("id",)
+    parts = [p for unique in entity.uniques for p in unique]
+    names = [n for n in dict.fromkeys((*ends, *parts, FILE, ROW)) if n in rows.schema.names]
+    out = pa.table({name: rows.column(name) for name in names})
+    for number, unique in enumerate(entity.uniques):
+        out = out.append_column(unique_column(number), unique_tokens(rows, unique))
+    return out
+
+
+def table_folder(folder: str, kind: str, table_key: str) -> str:
+    """`kind` is `keys`, `rows` or `committed`."""
+    return os.path.join(folder, kind, table_key.replace(":", "-"))
+
+
+class _Parts:
+    """Parquet files of one split, one a table."""
+
+    def __init__(self, folder: str, kind: str, part: int) -> None:
+        self._folder, self._kind, self._part = folder, kind, part
+        self._writers: dict[str, pq.ParquetWriter] = {}
+
+    def write(self, table_key: str, table: pa.Table) -> None:
+        writer = self._writers.get(table_key)
+        if writer is None:
+            where = table_folder(self._folder, self._kind, table_key)
+            os.makedirs(where, exist_ok=True)
+            writer = pq.ParquetWriter(os.path.join(where, f"part-{self._part:06d}.parquet"), table.schema)
+            self._writers[table_key] = writer
+        writer.write_table(table)
+
+    def close(self) -> None:
+        for writer in self._writers.values():
+            writer.close()
+
+
+def stage(task: StageTask) -> Staged:
+    """Read one split. Bad records come back as findings; an unusable file as `error`. Nothing becomes visible."""
+    catalog = _catalog(task.schema)
+    findings = Findings()
+    reading = Reading(catalog, task.operation_id, merge=task.refs is None, findings=findings)
+    refs = {ref.table_key: ref for ref in task.refs or ()}
+    keys = _Parts(task.folder, "keys", task.part)
+    whole = _Parts(task.folder, "rows", task.part)
+    counts: dict[str, int] = {}
+    generated: dict[str, bool] = {}
+    pending: dict[str, list[pa.RecordBatch]] = {}
+    try:
+        for batch in read_batches(task.file, reading, task.split):
+            key = batch.table_key
+            counts[key] = counts.get(key, 0) + batch.rows.num_rows
+            generated[key] = generated.get(key, True) and batch.generated_ids
+            if task.refs is None:
+                whole.write(key, pa.Table.from_batches([batch.rows]))
+            else:
+                keys.write(key, key_columns(catalog.by_table_key[key], batch.rows))
+                pending.setdefault(key, []).append(batch.rows)
+    except BadRequest as error:
+        return Staged(task.part, (), findings, error)
+    finally:
+        keys.close()
+        whole.close()
+    tables = []
+    for key, rows in counts.items():
+        fragments: tuple[str, ...] = ()
+        # A split with a bad record can't be loaded any more: its data files would be orphans.
+        if task.refs is not None and not findings:
+            fragments = write_fragments(task.uri, refs[key], _reader(catalog.by_table_key[key], pending.pop(key)))
+        tables.append(StagedTable(key, rows, generated[key], fragments))
+    return Staged(task.part, tuple(tables), findings)
+
+
+def _reader(entity: NodeType | EdgeType, batches: list[pa.RecordBatch]) -> pa.RecordBatchReader:
+    def rows() -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from table_rows(entity, pa.Table.from_batches([batch])).to_batches()
+
+    schema = table_rows(entity, pa.Table.from_batches([batches[0].slice(0, 0)])).schema
+    return pa.RecordBatchReader.from_batches(schema, rows())
+
+
+def write_committed(task: CommittedTask) -> str:
+    """Write the key columns of a committed table as Parquet; returns its table key."""
+    entity = _catalog(task.schema).by_table_key[task.ref.table_key]
+    ends = ("id", "src", "dst") if isinstance(entity, EdgeType) else ("id",)
+    names = list(dict.fromkeys((*ends, *(p for unique in entity.uniques for p in unique))))
+    parts = _Parts(task.folder, "committed", 0)
+    try:
+        for batch in scan_table(task.uri, task.ref, names):
+            parts.write(task.ref.table_key, key_columns(entity, batch))
+    finally:
+        parts.close()
+    return task.ref.table_key
