@@ -101,7 +101,7 @@ def operator(
         raise typer.BadParameter("give --namespace or --all-namespaces")
     from omnigraph_operator.main import run
 
-    run(namespace or ())
+    raise typer.Exit(run(namespace or ()))
 
 
 def _show() -> Callable[[str, str], None]:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+
 from omnigraph_operator.decide.shapes import Engine, Phase, Purpose
 from omnigraph_operator.platform.kubernetes_observe import workloads
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from omnigraph_operator.decide.shapes import Engine, Ensure, Purpose, Work
 from omnigraph_operator.decide.sources import references
 from omnigraph_operator.model.omnigraph import OmniGraphSpec
@@ -277,3 +278,10 @@ def test_queries_of_a_config_map_are_all_its_gq_keys() -> None:
     config = {"data": {"b.gq": "second", "a.gq": "first", "README": "no"}}
     found = read(spec, references(spec)["queries/0"], lambda _: config)
     assert found.source.text == "first\nsecond"
+
+
+def test_data_is_removed_on_the_volume_and_never_silently_left_in_a_bucket() -> None:
+    _, job = rendered(work_of(Purpose.DELETE))
+    assert pod_of(job)["containers"][0]["command"][3:] == ["/graphs/people", "/tmp/result.json"]
+    _, job = rendered(work_of(Purpose.DELETE), spec_of(storage={"uri": "s3://bucket/people"}))
+    assert "s3://bucket/people must be removed by hand" in pod_of(job)["containers"][0]["command"][-1]

@@ -301,11 +301,12 @@ def _pod(
     }
     if spec.storage.secret_ref is not None:
         base["envFrom"] = [{"secretRef": {"name": spec.storage.secret_ref.name}}]
-    container = {"name": TASK, **base, "command": ["omnigraph", *arguments]}
+    command = _removal(spec) if work.purpose is Purpose.DELETE else ["omnigraph", *arguments]
+    container = {"name": TASK, **base, "command": command}
     if resources is not None:
         container["resources"] = resources.model_dump(mode="json", exclude_none=True)
     init: list[dict[str, Any]] = []
-    if work.writes and work.sweep != "none" and work.purpose not in (Purpose.SWEEP, Purpose.INIT):
+    if work.writes and work.sweep != "none" and work.purpose is not Purpose.SWEEP:
         sweep = ["task", "sweep", "--uri", graph_path(spec), "--mode", work.sweep]
         init.append({"name": "sweep", **base, "command": ["omnigraph", *sweep]})
     pod: dict[str, Any] = {
@@ -333,6 +334,14 @@ def _pod(
     }
     merged: dict[str, Any] = overlay(template, spec.task.template or {})
     return merged
+
+
+def _removal(spec: OmniGraphSpec) -> list[str]:
+    """What removes the graph's data; its failure is told by the end of its log."""
+    if not spec.storage.uri.startswith("file:"):
+        said = f"the data at {spec.storage.uri} must be removed by hand; set deletionPolicy to Retain to let go of it"
+        return ["python", "-c", "import sys; sys.exit(sys.argv[1])", said]
+    return ["python", "-m", "omnigraph_operator.platform.local_delete", graph_path(spec), "/tmp/result.json"]
 
 
 def _environment(spec: OmniGraphSpec) -> list[dict[str, str]]:
