@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from scipy.sparse import coo_array
 
+from omnigraph.read.compute import Array
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.settings import read_settings
 from omnigraph.read.tables import TABLES, Readable, TableCache, one_array
@@ -123,7 +123,7 @@ def _links(src: Ints, dst: Ints, edge: Ints, near: int, far: int) -> Links:
     return Links(_starts(np.bincount(src, minlength=near)), dst, edge[order], far, parallel)
 
 
-def build(src: pa.Array, dst: pa.Array, sources: IdMap, targets: IdMap, near: int, far: int) -> Adjacency:
+def build(src: Array, dst: Array, sources: IdMap, targets: IdMap, near: int, far: int) -> Adjacency:
     """Adjacency of edges given by the ids of their ends; an edge whose end isn't there is left out."""
     with ThreadPoolExecutor(2) as pool:  # Arrow lets go of the interpreter while it looks up
         first, second = pool.submit(sources.positions, src), pool.submit(targets.positions, dst)

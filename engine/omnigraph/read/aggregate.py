@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest, Internal
 from omnigraph.query.ir import Agg
+from omnigraph.read.compute import Array
 from omnigraph.read.tables import sort_codes
 
 __all__ = ["aggregate", "codes_of", "group"]
@@ -21,7 +22,7 @@ __all__ = ["aggregate", "codes_of", "group"]
 Longs = npt.NDArray[np.int64]
 
 
-def codes_of(column: pa.Array) -> tuple[Longs, int]:
+def codes_of(column: Array) -> tuple[Longs, int]:
     """(a number per row, equal for equal values, how many numbers there may be); null is a value of its own."""
     if pa.types.is_list(column.type):
         # Arrow has no hash of a list: each list becomes the text of its values.
@@ -65,8 +66,8 @@ def group(keys: Sequence[tuple[Longs, int]], rows: int) -> tuple[Longs, Longs]:
 
 
 def aggregate(
-    agg: Agg, values: pa.Array | None, groups: Longs, count: int, codes: Longs | None, out: pa.DataType
-) -> pa.Array:
+    agg: Agg, values: Array | None, groups: Longs, count: int, codes: Longs | None, out: pa.DataType
+) -> Array:
     """One aggregate over every group.
 
     Args:
@@ -98,7 +99,8 @@ def aggregate(
     if agg.fn in ("min", "max"):
         return _extreme(agg.fn, values, groups, count, empty)
     if pa.types.is_floating(values.type):
-        sums = np.bincount(groups, weights=values.cast(pa.float64()).to_numpy(), minlength=count)
+        weights = values.cast(pa.float64()).to_numpy()
+        sums = np.asarray(np.bincount(groups, weights=weights, minlength=count), dtype=np.float64)
     elif agg.fn == "avg":
         high, low = _exact_sums(values, groups, count)
         sums = high.astype(np.float64) * 2.0**32 + low
@@ -114,7 +116,7 @@ def aggregate(
     return pa.array(sums, pa.float64(), mask=empty)
 
 
-def _exact_sums(values: pa.Array, groups: Longs, count: int) -> tuple[Longs, Longs]:
+def _exact_sums(values: Array, groups: Longs, count: int) -> tuple[Longs, Longs]:
     """Integer sums as (high, low), high · 2^32 + low with 0 ≤ low < 2^32; summed apart, neither half overflows."""
     if pa.types.is_null(values.type):
         values = values.cast(pa.int64())
@@ -130,12 +132,12 @@ def _exact_sums(values: pa.Array, groups: Longs, count: int) -> tuple[Longs, Lon
     return high + (low >> 32), low & 0xFFFFFFFF
 
 
-def _extreme(fn: str, values: pa.Array, groups: Longs, count: int, empty: npt.NDArray[np.bool_]) -> pa.Array:
+def _extreme(fn: str, values: Array, groups: Longs, count: int, empty: npt.NDArray[np.bool_]) -> Array:
     """The row with the least or greatest value of each group, then its value."""
     order = np.lexsort((sort_codes(values), groups))
     sorted_groups = groups[order]
-    side = "left" if fn == "min" else "right"
-    spot = np.searchsorted(sorted_groups, np.arange(count), side=side) - (0 if fn == "min" else 1)
+    first = np.searchsorted(sorted_groups, np.arange(count + 1))  # where each group begins
+    spot = first[:-1] if fn == "min" else first[1:] - 1
     if not len(order):
         return pa.nulls(count, values.type)
     row = order[np.clip(spot, 0, len(order) - 1)]

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from omnigraph.errors import Internal
+from omnigraph.read.compute import Array
 from omnigraph.read.expr import Datum, Evaluate, as_mask
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.tables import Rows
@@ -25,7 +25,7 @@ class FrameEnv:
         self.params: Mapping[str, Any] = ctx.params
         self.now: datetime = ctx.now
         self._frame = frame
-        self._taken: dict[tuple[str, str], pa.Array] = {}
+        self._taken: dict[tuple[str, str], Array] = {}
         self._columns = columns or {}
 
     def prop(self, var: str, name: str) -> Datum:

@@ -14,10 +14,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import Agg, Call, Column, Expr, Lit, Param, Prop, Var
+from omnigraph.read.compute import Array, Scalar, pc
 from omnigraph.read.types import arrow_of
 from omnigraph.schema.catalog import Type
 
@@ -34,7 +34,7 @@ __all__ = [
     "variables",
 ]
 
-Datum: TypeAlias = pa.Array | pa.Scalar
+Datum: TypeAlias = Array | Scalar
 
 
 class Env(Protocol):
@@ -62,7 +62,7 @@ _ORDERED = {
 }  # fmt: skip
 
 
-def scalar(value: Any, type_: pa.DataType) -> pa.Scalar:
+def scalar(value: Any, type_: pa.DataType) -> Scalar:
     """A Python value as an Arrow scalar; a datetime without a zone is UTC."""
     if isinstance(value, datetime) and pa.types.is_timestamp(type_):
         value = value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
@@ -201,21 +201,22 @@ def _by_pattern(text: Datum, part: Datum, test: Callable[[Datum, str], Datum]) -
         pieces.append(test(texts.take(pa.array(order[bounds[i] : bounds[i + 1]])), pattern))
     back = np.empty(n, dtype=np.int64)
     back[order] = np.arange(n)
-    return pa.concat_arrays(pieces).take(pa.array(back))
+    together: Array = pa.concat_arrays(pieces)
+    return together.take(back)
 
 
 def _member(collection: Datum, value: Datum) -> Datum:
     """Whether the list holds the value; null where either is null."""
     if pa.types.is_null(collection.type) or pa.types.is_null(value.type):
         return _all_null(collection, value)
-    if isinstance(collection, pa.Scalar):
+    if isinstance(collection, pa.ListScalar):
         if not collection.is_valid:
             return _all_null(value, collection)
         return _in_constant(value, collection.values)
     n = len(collection)
     flat = collection.flatten()
     parents = np.asarray(pc.list_parent_indices(collection).to_numpy(zero_copy_only=False))
-    wanted = value if isinstance(value, pa.Scalar) else value.take(pa.array(parents))
+    wanted = value if isinstance(value, pa.Scalar) else value.take(parents)
     hit = as_mask(_compare("=", flat, wanted), len(flat))
     found = np.zeros(n, dtype=bool)
     found[parents[hit]] = True
@@ -228,7 +229,7 @@ def _member(collection: Datum, value: Datum) -> Datum:
     return pa.array(found, mask=null)
 
 
-def _in_constant(value: Datum, values: pa.Array) -> Datum:
+def _in_constant(value: Datum, values: Array) -> Datum:
     values = values.drop_null()
     a, b = value.type, values.type
     if a != b and pa.types.is_floating(a) != pa.types.is_floating(b):
@@ -248,7 +249,7 @@ def _in_constant(value: Datum, values: pa.Array) -> Datum:
     return pc.if_else(pc.is_valid(value), found, pa.scalar(None, pa.bool_()))
 
 
-def as_array(value: Datum, length: int) -> pa.Array:
+def as_array(value: Datum, length: int) -> Array:
     """A scalar repeated; an array as it is."""
     return value if isinstance(value, pa.Array) else pa.repeat(value, length)
 

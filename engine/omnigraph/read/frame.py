@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.adjacency import AdjacencyCache
+from omnigraph.read.compute import Array
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import Readable, Rows, TableCache
 from omnigraph.schema.catalog import Catalog
@@ -30,7 +31,7 @@ class Binding:
     rows: Rows
     at: Indices
 
-    def column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> Array:
         """The property in each frame row, taken late."""
         return self.rows.column(name).take(pa.array(self.at))
 
@@ -42,7 +43,7 @@ class Frame:
     length: int
     bound: Mapping[str, Binding] = field(default_factory=dict)
 
-    def take(self, rows: Indices) -> Frame:
+    def take(self, rows: Indices | npt.NDArray[np.bool_]) -> Frame:
         """The given rows (indices or a mask), in that order."""
         bound = {v: Binding(b.rows, b.at[rows]) for v, b in self.bound.items()}
         length = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from omnigraph.read.compute import Array, pc
 
 __all__ = ["IdMap", "hash_one", "hash_strings"]
 
@@ -30,7 +31,7 @@ def hash_one(text: str) -> int:
     return h
 
 
-def hash_strings(column: pa.Array) -> npt.NDArray[np.uint64]:
+def hash_strings(column: Array) -> npt.NDArray[np.uint64]:
     """The hash of each string; the value under a null is unspecified.
 
     Args:
@@ -68,7 +69,7 @@ class IdMap:
         ids: string or large_string, unique and without nulls.
     """
 
-    def __init__(self, ids: pa.Array) -> None:
+    def __init__(self, ids: Array) -> None:
         self._ids = ids
         hashes = hash_strings(ids)
         self._order = np.argsort(hashes).astype(np.int32 if len(ids) < 2**31 else np.int64)
@@ -93,7 +94,7 @@ class IdMap:
         found = int(self._order[at])
         return found if self._ids[found].as_py() == text else -1
 
-    def positions(self, texts: pa.Array) -> Ints:
+    def positions(self, texts: Array) -> Ints:
         """The position of each id, −1 where it isn't there or is null."""
         if not len(self._ids) or not len(texts):
             return np.full(len(texts), -1, dtype=np.int64)
@@ -111,6 +112,6 @@ class IdMap:
         return found
 
 
-def _equal(left: pa.Array, right: pa.Array) -> npt.NDArray[np.bool_]:
+def _equal(left: Array, right: Array) -> npt.NDArray[np.bool_]:
     out: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
     return out

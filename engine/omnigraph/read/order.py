@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
+from omnigraph.read.compute import Array
 from omnigraph.read.tables import sort_codes
 
 __all__ = ["SortKey", "first_rows", "sort_key", "sorted_rows"]
@@ -22,7 +22,7 @@ class SortKey:
     rank_of_null: npt.NDArray[np.bool_] | None  # ascending: False where null; descending: True where null
 
 
-def sort_key(column: pa.Array, *, descending: bool = False) -> SortKey:
+def sort_key(column: Array, *, descending: bool = False) -> SortKey:
     """The key of a column."""
     codes = sort_codes(column)
     if descending:
@@ -55,7 +55,7 @@ def first_rows(key: SortKey, count: int) -> npt.NDArray[np.int64]:
     behind = np.flatnonzero(key.rank_of_null)
     if len(ahead) >= count:
         codes = key.codes[ahead]
-        return ahead[codes <= np.partition(codes, count - 1)[count - 1]]
+        return np.asarray(ahead[codes <= np.partition(codes, count - 1)[count - 1]])
     codes = key.codes[behind]
     left = count - len(ahead)
     return np.concatenate([ahead, behind[codes <= np.partition(codes, left - 1)[left - 1]]])

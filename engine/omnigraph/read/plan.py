@@ -15,6 +15,7 @@ import threading
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import (
@@ -173,9 +174,9 @@ class _Planner:
                     loose += conjuncts(where)
                 case Expand():
                     pattern.edges.append(op)
-                    for end, node in ((op.source, self._types.get(op.source)), (op.target, op.target_node)):
-                        if end not in bound and node is not None:
-                            pattern.nodes.setdefault(end, node)
+                    for end in (op.source, op.target):
+                        if end not in bound:
+                            pattern.nodes.setdefault(end, self._types[end])
                     if op.edge_var is not None:
                         pattern.edge_where[op.edge_var] = list(conjuncts(op.edge_where))
                     loose += conjuncts(op.where)
@@ -279,7 +280,8 @@ class _Planner:
 
 def _turned(op: Expand, types: dict[str, str]) -> Expand:
     """The same relation walked from its other end: distances are the same both ways."""
-    direction = {"out": "in", "in": "out"}.get(op.direction, "both")
+    direction: Literal["out", "in", "both"]
+    direction = "in" if op.direction == "out" else "out" if op.direction == "in" else "both"
     return replace(
         op, source=op.target, target=op.source, direction=direction, target_node=types.get(op.source, op.target_node)
     )

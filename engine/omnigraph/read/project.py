@@ -14,6 +14,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import Agg, Aggregate, Column, Expr, Limit, Order, Param, Project, Prop, ResultColumn, Var
 from omnigraph.read.aggregate import aggregate, codes_of, group
+from omnigraph.read.compute import Array
 from omnigraph.read.env import ColumnEnv, FrameEnv
 from omnigraph.read.expr import Evaluate, aggregates_in, as_array, compile_expr
 from omnigraph.read.frame import Binding, Context, Frame
@@ -123,7 +124,7 @@ class Output:
             return self._table([out[item.name].take(at) for item in self.items])
         return self._table([out[item.name] for item in self.items])
 
-    def _sort_groups(self, out: Mapping[str, pa.Array], heads: Frame, keys: tuple[_Item, ...]) -> Longs:
+    def _sort_groups(self, out: Mapping[str, Array], heads: Frame, keys: tuple[_Item, ...]) -> Longs:
         entities = {item.name: item.expr.name for item in (*self.items, *keys) if isinstance(item.expr, Var)}
         sort: list[SortKey] = []
         for expr, _, descending in self.order:
@@ -137,7 +138,7 @@ class Output:
                 sort.append(sort_key(out[key.name] if key.name in out else key_column(key, heads)))
         return sorted_rows(sort)
 
-    def _table(self, columns: list[pa.Array]) -> pa.Table:
+    def _table(self, columns: list[Array]) -> pa.Table:
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
         return pa.Table.from_arrays(cast, schema=self.schema)
 
@@ -145,7 +146,7 @@ class Output:
         return self.text
 
 
-def key_column(key: _Item, heads: Frame) -> pa.Array:
+def key_column(key: _Item, heads: Frame) -> Array:
     """A grouping value that isn't returned."""
     expr = key.expr
     if isinstance(expr, Prop):
@@ -171,7 +172,7 @@ def _tie(binding: Binding) -> SortKey:
     return SortKey(sort_codes(binding.column("id")), None)
 
 
-def _value(item: _Item, env: FrameEnv, frame: Frame) -> pa.Array:
+def _value(item: _Item, env: FrameEnv, frame: Frame) -> Array:
     if not item.entity or not isinstance(item.expr, Var):
         return as_array(item.evaluate(env), frame.length)
     columns = [as_array(env.prop(item.expr.name, name), frame.length) for name in item.entity]
@@ -195,7 +196,7 @@ def _key_codes(key: _Item, env: FrameEnv, frame: Frame) -> tuple[Longs, int]:
     return codes_of(as_array(key.evaluate(env), frame.length))
 
 
-def _distinct_codes(agg: Agg, argument: pa.Array | None, env: FrameEnv, frame: Frame) -> Longs:
+def _distinct_codes(agg: Agg, argument: Array | None, env: FrameEnv, frame: Frame) -> Longs:
     if isinstance(agg.arg, Var):
         return frame.bound[agg.arg.name].at.astype(np.int64)
     if argument is None:

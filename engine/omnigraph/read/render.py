@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import ResultColumn
+from omnigraph.read.compute import Array, Chunked, pc
 
 __all__ = ["FORMATS", "html_table", "json_rows", "render"]
 
@@ -29,8 +29,8 @@ _SAFE = 2**53 - 1
 _BATCH = 8192
 
 
-def _json_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """A column as JSON-ready values."""
+def _json_values(column: Array | Chunked) -> Any:
+    """A column as a list of JSON-ready values."""
     kind = column.type
     if isinstance(column, pa.ChunkedArray):
         return [v for chunk in column.chunks for v in _json_values(chunk)]

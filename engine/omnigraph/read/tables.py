@@ -19,8 +19,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.settings import read_settings
 from omnigraph.storage.types import TableRef
@@ -52,16 +52,14 @@ class Readable(Protocol):
     def fingerprint(self, table_key: str) -> Hashable: ...
 
 
-def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
+def one_array(column: Chunked | Array) -> Array:
     """The column as a single array in the form reads compute with (see the module's text)."""
     if isinstance(column, pa.ChunkedArray):
         if pa.types.is_string(column.type) and column.nbytes >= 2**31 - 1:
             column = column.cast(pa.large_string())
-        column = (
-            column.chunk(0)
-            if column.num_chunks == 1
-            else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-        )
+        if column.num_chunks == 1:
+            return one_array(column.chunk(0))
+        return one_array(pa.concat_arrays(column.chunks or [pa.array([], column.type)]))
     if pa.types.is_date64(column.type):
         return column.view(pa.int64()).view(TIMESTAMP)
     if pa.types.is_list(column.type) and pa.types.is_date64(column.type.value_type):
@@ -70,11 +68,11 @@ def one_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
     return column
 
 
-def _offsets(column: pa.ListArray) -> pa.Array:
+def _offsets(column: Array) -> Array:
     return pa.array(column.offsets.to_numpy(), pa.int32())
 
 
-def sort_codes(column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
+def sort_codes(column: Array) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
     """Integers that sort as the values do; the code under a null is unspecified. NaN sorts above every number.
 
     Args:
@@ -101,7 +99,7 @@ def sort_codes(column: pa.Array) -> npt.NDArray[np.int64] | npt.NDArray[np.uint6
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return rank[pc.fill_null(encoded.indices, len(order)).to_numpy(zero_copy_only=False)]
+    return np.asarray(rank[pc.fill_null(encoded.indices, len(order)).to_numpy(zero_copy_only=False)])
 
 
 class Rows:
@@ -109,7 +107,7 @@ class Rows:
 
     whole = False
 
-    def __init__(self, table_key: str, rows: int, columns: Mapping[str, pa.Array]) -> None:
+    def __init__(self, table_key: str, rows: int, columns: Mapping[str, Array]) -> None:
         self.table_key = table_key
         self.rows = rows
         self._columns = dict(columns)
@@ -119,7 +117,7 @@ class Rows:
     def of(cls, table_key: str, table: pa.Table) -> Rows:
         return cls(table_key, table.num_rows, {n: one_array(table.column(n)) for n in table.column_names})
 
-    def column(self, name: str) -> pa.Array:
+    def column(self, name: str) -> Array:
         return self._columns[name]
 
     def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
@@ -144,7 +142,7 @@ class Rows:
         rank[order] = np.arange(self.rows)
         return self._derive("rank", "id", rank, rank.nbytes)
 
-    def dictionary(self, name: str) -> tuple[Codes, pa.Array]:
+    def dictionary(self, name: str) -> tuple[Codes, Array]:
         """(code of each row, the distinct values with null among them)."""
         found = self._derived.get(("codes", name))
         if isinstance(found, tuple):

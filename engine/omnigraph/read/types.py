@@ -9,7 +9,7 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Type
 
 __all__ = ["arrow_of", "column_type", "entity_properties", "entity_type"]
 
-_SCALARS = {
+_SCALARS: dict[str, pa.DataType] = {
     "String": pa.string(),
     "Enum": pa.string(),
     "Bool": pa.bool_(),

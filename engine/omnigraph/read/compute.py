@@ -1,0 +1,19 @@
+"""Arrow as reads use it. What type a column has is known when a query runs, not when it is written: the stubs' static
+element types say nothing here, so columns and Arrow's functions are dynamic to the type checker, in this one place."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import pyarrow.compute
+
+__all__ = ["Array", "Chunked", "Scalar", "pc"]
+
+pc: Any = pyarrow.compute
+
+Array: TypeAlias = Any
+"""A `pyarrow.Array`."""
+Chunked: TypeAlias = Any
+"""A `pyarrow.ChunkedArray`."""
+Scalar: TypeAlias = Any
+"""A `pyarrow.Scalar`."""
