@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
 from functools import cached_property
 
 from omnigraph.errors import Diagnostic, Span
 
-__all__ = ["MAX_NESTING", "SourceText"]
+__all__ = ["MAX_CHARACTERS", "MAX_NESTING", "SourceText"]
 
 MAX_NESTING = 100
 """Deepest nesting of brackets, `not` and `case` that is parsed at all."""
+
+MAX_CHARACTERS = 250_000
+"""Longest text that is parsed at all."""
 
 # What may hide a bracket or a keyword, then the brackets and the words that nest without one. An unclosed comment or
 # string is matched too, up to where it must end.
@@ -52,7 +54,7 @@ class SourceText:
         return Span(start, end, line, column, end_line, end_column)
 
     def refusal(self, code: str) -> Diagnostic | None:
-        """The reason this text isn't parsed at all, if there is one: lone surrogates, or nesting beyond the limit.
+        """The reason this text isn't parsed at all, if there is one: half characters, length, nesting.
 
         Costs one regular-expression pass; keeps every later pass free of recursion worries.
         """
@@ -62,6 +64,9 @@ class SourceText:
             return Diagnostic(
                 code, "half of a surrogate pair: the text isn't valid Unicode", self.span(error.start, error.start + 1)
             )
+        if len(self.text) > MAX_CHARACTERS:
+            where = self.span(MAX_CHARACTERS, MAX_CHARACTERS + 1)
+            return Diagnostic(code, f"longer than {MAX_CHARACTERS} characters", where, hint="split the file")
         depth = run = 0
         if self.text.count("(") + self.text.count("{") + self.text.count("[") <= MAX_NESTING and not re.search(
             r"\b(?:not|case)\b|-\s*-", self.text
@@ -92,23 +97,21 @@ class SourceText:
 
         The stretches cover the text; the first may hold what stands before any declaration.
         """
+        alternatives = "|".join(words)
+        at_line_begin = {
+            m.start(1) for m in re.finditer(rf"^[ \t]*({alternatives})[ \t\r\n]+[A-Za-z_]", self.text, re.MULTILINE)
+        }
         starts = [0]
         depth = 0
-        for match in self._skeleton():
+        for match in _SKELETON.finditer(self.text):
             kind = match.lastgroup
             if kind == "open":
                 depth += 1
             elif kind == "close":
                 depth = max(0, depth - 1)
-            elif kind == "word" and match.group() in words:
-                begins_line = not self.text[self.text.rfind("\n", 0, match.start()) + 1 : match.start()].strip()
-                declares = re.match(r"\s+[A-Za-z_]", self.text[match.end() : match.end() + 100]) is not None
-                if depth == 0 or (begins_line and declares):
-                    starts.append(match.start())
-                    depth = 0
+            elif kind == "word" and match.group() in words and (depth == 0 or match.start() in at_line_begin):
+                starts.append(match.start())
+                depth = 0
         if len(starts) > 1 and not self.text[: starts[1]].strip():
             del starts[0]
         return list(zip(starts, [*starts[1:], len(self.text)], strict=True))
-
-    def _skeleton(self) -> Iterator[re.Match[str]]:
-        return _SKELETON.finditer(self.text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -266,3 +267,11 @@ def test_line_ends_change_nothing() -> None:
     text = "query a() {\n  match { $p: Person\n $p.age > 3 }\n  return { $p.slug }\n}\n"
     plain, windows = (compile_queries(t, SOCIAL)["a"] for t in (text, text.replace("\n", "\r\n")))
     assert plain.operators == windows.operators
+
+
+@pytest.mark.parametrize("piece", ["(", "query ", "query a() { ", "/ ", "/*", '"', "a", "$p ", "\n", "query a() {\n"])
+def test_long_texts_are_refused_soon(piece: str) -> None:
+    start = time.process_time()
+    assert refusal(piece * (240_000 // len(piece)) + "§") is not None
+    assert time.process_time() - start < 5  # a second on a machine that does nothing else
+    assert "longer than" in (refusal(piece * 300_000) or "")
