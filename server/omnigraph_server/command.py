@@ -30,7 +30,10 @@ def serve(
     tokens_file: Annotated[
         Path | None,
         typer.Option(
-            "--tokens-file", metavar="FILE", help="Bearer tokens: YAML or JSON, or a folder with one file an actor."
+            "--tokens-file",
+            envvar="OMNIGRAPH_SERVER_BEARER_TOKENS_FILE",
+            metavar="FILE",
+            help="Bearer tokens: YAML or JSON, or a folder with one file an actor.",
         ),
     ] = None,
     unauthenticated: Annotated[

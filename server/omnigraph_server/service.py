@@ -48,7 +48,7 @@ class Service:
                 return await anyio.to_thread.run_sync(call, abandon_on_cancel=True, limiter=self.limiter)
         except TimeoutError:
             raise Unavailable(
-                f"the query took longer than {self.settings.query_max_seconds} s: ask for less (filter, limit, fewer hops)",
+                f"the query took longer than {self.settings.query_max_seconds} s: ask for less",
                 code="query_timeout",
             ) from None
 

@@ -72,6 +72,7 @@ def list_branches(graph: GraphUri, format: Format = "table", quiet: Quiet = Fals
             }
             for branch in omnigraph.open(graph, read_only=True).branches.list()
         ],
+        narrow=("name", "parent", "head", "created_at"),
     )
 
 
@@ -113,4 +114,5 @@ def list_commits(
             }
             for commit in omnigraph.open(graph, read_only=True).commits(branch, limit=limit, before=before)
         ],
+        narrow=("id", "manifest_version", "created_at", "actor"),
     )

@@ -95,8 +95,8 @@ def load(
     if sources and "-" in sources and len(sources) > 1:
         raise UsageError("- (standard input) can't be loaded together with files")
     out = Output(format, quiet)
-    started = time.monotonic()
     opened = omnigraph.open(graph, actor=actor)
+    started = time.monotonic()
     with out.progress("loading") as progress:
         result = opened.load(
             sys.stdin.buffer if sources == ["-"] else sources,
@@ -109,7 +109,9 @@ def load(
     seconds = time.monotonic() - started
     total = sum(rows for _, rows in result.tables)
     commit = result.commit.id if result.commit else None
-    lines = [f"loaded {total:,} rows into {branch} in {seconds:.2f} s, commit {commit or 'none'}"]
+    lines = [
+        f"loaded {total:,} row{'' if total == 1 else 's'} into {branch} in {seconds:.2f} s, commit {commit or 'none'}"
+    ]
     width = max((len(key) for key, _ in result.tables), default=0)
     lines += [f"  {key:<{width}}  {rows:>12,}" for key, rows in result.tables]
     out.report(

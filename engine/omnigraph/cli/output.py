@@ -65,24 +65,26 @@ class Output:
 
         write_pieces(render(table, columns, self.format))
 
-    def records(self, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> None:
+    def records(
+        self, columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]], *, narrow: Sequence[str] = ()
+    ) -> None:
         """Rows a command makes itself, in the same formats as a query's.
 
         Args:
             columns: base type (`String`, `I64`, `Bool`, `DateTime`) by column name, in order; every column is nullable.
             rows: values by column name.
+            narrow: the columns that a terminal has room for; all of them without it. Machines get all in any case.
         """
         import pyarrow as pa
 
         from omnigraph.query.ir import ResultColumn
         from omnigraph.schema.catalog import Type
 
+        if narrow and self.format == "table":
+            columns = {name: columns[name] for name in narrow}
         arrow = {"String": pa.string(), "I64": pa.int64(), "Bool": pa.bool_(), "DateTime": pa.timestamp("ms", "UTC")}
         fields = [pa.field(name, arrow[base]) for name, base in columns.items()]
-        table = pa.Table.from_pylist([dict(row) for row in rows], schema=pa.schema(fields))
-        for i, field in enumerate(fields):
-            if pa.types.is_timestamp(field.type):
-                table = table.set_column(i, field.name, table[field.name].cast(pa.date64(), safe=False))
+        table = pa.Table.from_pylist([{name: row[name] for name in columns} for row in rows], schema=pa.schema(fields))
         self.table(table, [ResultColumn(name, Type(base, nullable=True)) for name, base in columns.items()])
 
     def report(self, sentence: str, data: Mapping[str, Any]) -> None:

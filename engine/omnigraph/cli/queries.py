@@ -44,7 +44,6 @@ def query(
     branch: Branch = "main",
     at: At = None,
     format: Format = "table",
-    quiet: Quiet = False,
 ) -> None:
     """Run a read query and print its rows.
 
@@ -60,8 +59,6 @@ def query(
     source, values = query_source(file, inline), parse_params(params)
     result = omnigraph.open(graph, read_only=True).query(source, values, name=name, branch=branch, at=parse_at(at))
     write_pieces(result.render(format))
-    if format == "table":
-        Output(format, quiet).note(f"{len(result):,} row{'' if len(result) == 1 else 's'}")
 
 
 def mutate(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -74,6 +75,8 @@ def test_mutation_makes_one_commit(graph: Path, files: Path, command) -> None:
     assert len(after) == len(before) + 1
     assert after[0]["id"] == done.json()["graph_commit_id"]
     assert after[0]["actor"] == "ada"
+    made = datetime.fromisoformat(after[0]["created_at"])
+    assert abs((datetime.now(UTC) - made).total_seconds()) < 60
     inline = command("query", graph, "-e", "query q() { match { $p: Person } return { count($p) as n } }", "-f", "json")
     assert inline.json() == [{"n": 4}]
 
