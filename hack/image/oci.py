@@ -47,13 +47,15 @@ class Image:
 
 
 def sha256(path: pathlib.Path) -> str:
-    """Hex digest of a file, remembered beside it as ``NAME.sha256`` while the file is the older of the two."""
+    """Hex digest of a file, remembered beside it as ``NAME.sha256`` for as long as it is the same file."""
     memo = path.with_name(path.name + ".sha256")
-    if memo.exists() and memo.stat().st_mtime_ns >= path.stat().st_mtime_ns:
-        return memo.read_text()
+    status = path.stat()
+    same = f"{status.st_ino} {status.st_size} {status.st_mtime_ns} "
+    if memo.exists() and (known := memo.read_text()).startswith(same):
+        return known.removeprefix(same)
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    memo.write_text(digest)
+    memo.write_text(same + digest)
     return digest
 
 

@@ -194,4 +194,5 @@ def _log(as_json: bool) -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(_JsonFormatter() if as_json else logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    for name in ("kopf", "aiohttp.access"):
+        logging.getLogger(name).setLevel(logging.WARNING)
