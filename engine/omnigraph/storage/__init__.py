@@ -3,6 +3,7 @@
 from omnigraph.storage.arrow import arrow_type, table_schema
 from omnigraph.storage.fragments import write_fragments
 from omnigraph.storage.indices import IndexReport
+from omnigraph.storage.remote import scan_table
 from omnigraph.storage.repository import At, Repository
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.sweep import SweepReport
@@ -21,6 +22,7 @@ __all__ = [
     "TableRef",
     "WriterKind",
     "arrow_type",
+    "scan_table",
     "table_schema",
     "write_fragments",
 ]

@@ -14,7 +14,7 @@ from ulid import ULID
 from omnigraph.errors import BadRequest, Conflict, ExpectedVersionMismatch, Internal, OmniGraphError
 from omnigraph.storage.change import apply, stage
 from omnigraph.storage.engine import Engine
-from omnigraph.storage.forks import ensure_fork, fork_lock
+from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, check_expected, publish
@@ -62,6 +62,7 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
         if operation_id:
             done = engine.history.find_operation(branch, operation_id, state.head)
             if done is not None:
+                engine.history.fill_gap(state.head, branch)
                 return done
             if engine.history.find_recovery(branch, name, state.head) is not None:
                 name = str(ULID())  # an attempt of this name was rolled back: a sweep must not take ours for it
@@ -134,6 +135,9 @@ class _Write:
         reach(Step.TABLE_STAGED)
         held = self.engine.sidecars.write(self.sidecar)  # A
         try:
+            for ref in forking:
+                parts = (self.engine.store, self.engine.manifest, self.engine.sidecars)
+                clear_orphan(*parts, ref, self.branch, self.sidecar.name)
             with ExitStack() as stack:
                 if forking:
                     stack.enter_context(fork_lock(self.engine.store, exclusive=False))
@@ -172,7 +176,7 @@ class _Write:
     def _fork(self, change: TableChange) -> Any:
         ref = self.refs[change.table_key]
         engine = self.engine
-        fork = ensure_fork(engine.store, engine.manifest, engine.sidecars, ref, self.branch, self.sidecar.name)
+        fork = ensure_fork(engine.store, ref, self.branch)
         self.handles[change.table_key] = fork
         self._check_files(change, ref)
         return stage(fork, change)

@@ -23,7 +23,7 @@ from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableRef
 
-__all__ = ["delete_fork", "ensure_fork", "fork_lock"]
+__all__ = ["clear_orphan", "delete_fork", "ensure_fork", "fork_lock"]
 
 
 @contextmanager
@@ -46,14 +46,11 @@ def fork_lock(store: Store, *, exclusive: bool) -> Iterator[bool]:
         os.close(handle)
 
 
-def ensure_fork(
-    store: Store, manifest: Manifest, sidecars: Sidecars, ref: TableRef, branch: str, own: str | None
-) -> lance.LanceDataset:
+def ensure_fork(store: Store, ref: TableRef, branch: str) -> lance.LanceDataset:
     """The table's fork for the branch at the inherited version `ref`; made where there is none.
 
     Args:
         ref: the pin the branch inherited.
-        own: the name of this write's sidecar; None for a writer that only stages data files.
 
     Raises:
         Conflict: a fork stands there that another write is using.
@@ -62,7 +59,7 @@ def ensure_fork(
     if existing is not None:
         if int(existing.version) == ref.version and _grew_from(store, ref, branch):
             return existing
-        _reclaim(store, manifest, sidecars, ref, branch, own)
+        raise _busy(ref, branch)
     with lance_errors(f"forking {ref.table_key} for branch {branch}"):
         source = store.version(ref.location, ref.branch, ref.version)
         try:
@@ -83,8 +80,20 @@ def _grew_from(store: Store, ref: TableRef, branch: str) -> bool:
     return listed is not None and (listed["parent_branch"], listed["parent_version"]) == (ref.branch, ref.version)
 
 
-def _reclaim(store: Store, manifest: Manifest, sidecars: Sidecars, ref: TableRef, branch: str, own: str | None) -> None:
-    """Delete an orphan fork, one that neither a sidecar nor the manifest names."""
+def clear_orphan(
+    store: Store, manifest: Manifest, sidecars: Sidecars, ref: TableRef, branch: str, own: str | None
+) -> None:
+    """Before the fork lock is taken: delete a fork that a failed write or a deleted branch left.
+
+    Args:
+        own: the name of this write's sidecar; None for a writer that only stages data files.
+
+    Raises:
+        Conflict: a sidecar or the manifest names the fork, so another write is using it.
+    """
+    existing = store.latest_or_none(ref.location, branch)
+    if existing is None or (int(existing.version) == ref.version and _grew_from(store, ref, branch)):
+        return
     if not delete_fork(store, manifest, sidecars, ref.table_key, ref.location, branch, own):
         raise _busy(ref, branch)
 

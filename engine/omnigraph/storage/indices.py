@@ -14,7 +14,7 @@ from ulid import ULID
 from omnigraph.errors import ExpectedVersionMismatch
 from omnigraph.storage.commit import check_operation_id, neutral, settle_drift
 from omnigraph.storage.engine import Engine
-from omnigraph.storage.forks import ensure_fork, fork_lock
+from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import lance_branch
 from omnigraph.storage.manifest import ManifestState, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
@@ -116,14 +116,17 @@ def _build(
     built: list[dict[str, Any]] = []
     held = engine.sidecars.write(sidecar)
     try:
+        forking = [r for r in refs.values() if r.branch != lineage]
+        for ref in forking:
+            clear_orphan(engine.store, engine.manifest, engine.sidecars, ref, branch, name)
         with ExitStack() as stack:
-            if any(r.branch != lineage for r in refs.values()):
+            if forking:
                 stack.enter_context(fork_lock(engine.store, exclusive=False))
             for key, ref in refs.items():
                 if ref.branch == lineage:
                     dataset = engine.store.latest(ref.location, ref.branch)
                 else:
-                    dataset = ensure_fork(engine.store, engine.manifest, engine.sidecars, ref, branch, name)
+                    dataset = ensure_fork(engine.store, ref, branch)
                 built += _index_table(key, dataset, columns[key])
             heads = [_settled_head(engine, branch, ref) for ref in refs.values()]
             draft = CommitDraft(str(ULID()), actor, operation_id, None)

@@ -13,7 +13,7 @@ from omnigraph.schema.catalog import Catalog
 from omnigraph.storage.files import Files
 from omnigraph.storage.layout import schema_file
 
-__all__ = ["catalog_ir", "load_catalog", "remember", "schema_state", "write_schema"]
+__all__ = ["catalog_ir", "copies_current", "load_catalog", "remember", "schema_state", "write_copies", "write_schema"]
 
 CATALOGS_KEPT = 64
 _catalogs: dict[str, Catalog] = {}
@@ -89,3 +89,12 @@ def write_copies(files: Files, catalog: Catalog) -> None:
     files.write("_schema.pg", catalog.source.encode())
     files.write("_schema.ir.json", catalog_ir(catalog).encode())
     files.write("__schema_state.json", schema_state(catalog).encode())
+
+
+def copies_current(files: Files, schema_hash: str) -> bool:
+    """Whether the copies follow this schema. The state file is written last, so it speaks for the others."""
+    if not files.exists("__schema_state.json"):
+        return False
+    state = json.loads(files.read("__schema_state.json"))
+    # A graph of another maker has no schema_hash in it: its files are left as they are.
+    return isinstance(state, dict) and state.get("schema_hash", schema_hash) == schema_hash

@@ -13,9 +13,11 @@ from omnigraph.errors import Internal, RecoveryPending
 from omnigraph.storage.change import MARK
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import delete_fork
+from omnigraph.storage.layout import MAIN
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.recovery import Action, Decision, Observed, TableClass, classify, decide
+from omnigraph.storage.schemas import copies_current, load_catalog, write_copies
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
@@ -56,6 +58,7 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
     unreadable: RecoveryPending | None = None
     if mode == "full":
         engine.sidecars.sweep_temporary()
+        _follow_head(engine)
     for name in engine.sidecars.names():
         try:
             sidecar = engine.sidecars.read(name)
@@ -81,6 +84,14 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
     if unreadable is not None:
         raise unreadable
     return SweepReport(tuple(outcomes), tuple(pending))
+
+
+def _follow_head(engine: Engine) -> None:
+    """Complete what a creation killed after its manifest left undone: the first commit's row, the schema's copies."""
+    head = engine.manifest.current(MAIN).head
+    engine.history.fill_gap(head, MAIN)
+    if head.schema_hash is not None and not copies_current(engine.store.files, head.schema_hash):
+        write_copies(engine.store.files, load_catalog(engine.store.files, head.schema_hash))
 
 
 def _entry(sidecar: Sidecar, **more: Any) -> dict[str, Any]:
@@ -255,7 +266,8 @@ def _finish(
     outcome: str | None = None,
     tables: Sequence[Any] = (),
 ) -> dict[str, Any]:
-    engine.history.record(commit, sidecar.branch) if commit.recovery_kind else None
+    # The head row may be all there is of the newest commit: its writer died before history's row.
+    engine.history.fill_gap(engine.manifest.current(sidecar.branch).head, sidecar.branch)
     _audit(engine, sidecar, commit.id, kind, list(tables))
     reach(Step.RECOVERY_AUDITED)
     held.remove()

@@ -1,0 +1,123 @@
+"""Writes to interrupt. Run as a program (`crash_scenarios.py URI SCENARIO`) it does one and prints the steps it reached.
+
+Every scenario leads from one whole state to another; `contents` tells the two apart.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.schema import compile_schema
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, steps
+
+SCHEMA = """node Person {
+    name: String @key
+    age: I64?
+}
+node City {
+    name: String @key
+}
+edge Knows: Person -> Person {
+    since: I64?
+}
+"""
+ACTOR = "alice"
+
+
+def people(ids: list[str], age: int) -> pa.Table:
+    return pa.table({"id": ids, "name": ids, "age": pa.array([age] * len(ids), pa.int64())})
+
+
+def cities(ids: list[str]) -> pa.Table:
+    return pa.table({"id": ids, "name": ids})
+
+
+def knows(pairs: list[tuple[str, str]]) -> pa.Table:
+    return pa.table(
+        {
+            "id": [f"{a}-{b}" for a, b in pairs],
+            "src": [a for a, _ in pairs],
+            "dst": [b for _, b in pairs],
+            "since": pa.array([1] * len(pairs), pa.int64()),
+        }
+    )
+
+
+def build(uri: str) -> None:
+    """The graph every scenario begins with: people, no cities, a branch `dev`."""
+    repository = Repository.create(uri, compile_schema(SCHEMA))
+    staging = Staging(
+        "main", WriterKind.LOAD, (TableChange("node:Person", appends=people(["ann", "bob", "cy", "dee"], 1)),)
+    )
+    repository.commit(staging, repository.snapshot())
+    staging = Staging("main", WriterKind.LOAD, (TableChange("edge:Knows", appends=knows([("ann", "bob")])),))
+    repository.commit(staging, repository.snapshot())
+    repository.create_branch("dev")
+
+
+def load(repository: Repository) -> None:
+    """Files written ahead, an empty table, a full one; relies on a table it doesn't write."""
+    base = repository.snapshot()
+    files = repository.write_fragments(base, "node:Person", people(["eve", "fay"], 2))
+    changes = (
+        TableChange("node:Person", fragments=files),
+        TableChange("node:City", appends=cities(["rome", "oslo"])),
+    )
+    repository.commit(Staging("main", WriterKind.LOAD, changes, frozenset({"edge:Knows"}), "OPLOAD", actor=ACTOR), base)
+
+
+def mutation(repository: Repository) -> None:
+    base = repository.snapshot()
+    changes = (
+        TableChange("node:Person", upserts=people(["ann", "gil"], 9), delete_ids=pa.array(["cy"])),
+        TableChange("edge:Knows", appends=knows([("ann", "gil")]), delete_ids=pa.array(["ann-bob"])),
+    )
+    repository.commit(Staging("main", WriterKind.MUTATION, changes, operation_id="OPMUTATE", actor=ACTOR), base)
+
+
+def branch_write(repository: Repository) -> None:
+    """The first write to two tables on a branch, one with files written ahead."""
+    base = repository.snapshot("dev")
+    files = repository.write_fragments(base, "edge:Knows", knows([("dee", "ann")]))
+    changes = (
+        TableChange("node:Person", upserts=people(["dee"], 7), delete_ids=pa.array(["bob"])),
+        TableChange("edge:Knows", fragments=files, delete_ids=pa.array(["ann-bob"])),
+    )
+    repository.commit(Staging("dev", WriterKind.MUTATION, changes, operation_id="OPBRANCH", actor=ACTOR), base)
+
+
+def indices(repository: Repository) -> None:
+    wanted = {"node:Person": [("id", "BTREE"), ("age", "BTREE")], "edge:Knows": [("src", "BTREE")]}
+    repository.build_indices("main", wanted, actor=ACTOR, operation_id="OPINDEX")
+
+
+def sweep(repository: Repository) -> None:
+    repository.sweep("full")
+
+
+SCENARIOS = {
+    "load": (load, "main", "OPLOAD"),
+    "mutation": (mutation, "main", "OPMUTATE"),
+    "branch": (branch_write, "dev", "OPBRANCH"),
+    "indices": (indices, "main", "OPINDEX"),
+}
+
+
+def contents(repository: Repository, branch: str) -> dict[str, Any]:
+    """Every row of the branch, read from one snapshot, in no order of Lance's."""
+    snapshot = repository.snapshot(branch)
+    return {key: sorted(map(repr, snapshot.scan(key).to_pylist())) for key in snapshot.tables}
+
+
+if __name__ == "__main__":
+    uri, scenario = sys.argv[1:3]
+    if scenario == "build":
+        build(uri)
+    else:
+        action = sweep if scenario == "sweep" else SCENARIOS[scenario][0]
+        action(Repository.open(uri))
+    print(json.dumps(steps._reached))

@@ -1,0 +1,239 @@
+"""Kill a writer at every durable step, with SIGKILL; then nothing is lost, nothing half-visible, the next try works."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from omnigraph.errors import Conflict, NotFound
+from omnigraph.schema import compile_schema
+from omnigraph.storage import Repository
+from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.steps import Step
+from tests.crash import crash_scenarios as scenarios
+
+PROGRAM = Path(scenarios.__file__)
+NEVER = "never:0"
+
+
+def run(uri: Path, scenario: str, kill_at: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join(p for p in sys.path if p)
+    return subprocess.run(
+        [sys.executable, str(PROGRAM), str(uri), scenario],
+        env=os.environ | {"OMNIGRAPH_TEST_KILL_AT": kill_at, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+def steps_of(uri: Path, scenario: str) -> list[str]:
+    """`step:n` of everything the scenario reaches on this graph; does it."""
+    done = run(uri, scenario, NEVER)
+    assert done.returncode == 0, done.stderr
+    reached: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    return [f"{step}:{n}" for step, count in reached.items() for n in range(1, count + 1)]
+
+
+def killed(uri: Path, scenario: str, kill_at: str) -> None:
+    done = run(uri, scenario, kill_at)
+    assert done.returncode == -signal.SIGKILL, (kill_at, done.returncode, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    uri = tmp_path_factory.mktemp("seed") / "graph"
+    assert run(uri, "build", NEVER).returncode == 0
+    return uri
+
+
+def check_whole(uri: Path, branch: str, operation_id: str, *, sidecar_before: bool) -> None:
+    """After a sweep: heads are what is published, history has no hole, one audit row, nothing in flight."""
+    repository = Repository.open(str(uri))
+    assert repository.pending() == []
+    assert [n for n in os.listdir(uri / "__recovery") if n.endswith(".tmp")] == []
+    store, history = repository.engine.store, repository.engine.history
+    for info in repository.branches():
+        for ref in repository.snapshot(info.name).tables.values():
+            if ref.branch != lance_branch(info.name):
+                continue  # inherited: main's head has gone on
+            head = store.latest(ref.location, ref.branch).version
+            assert head == ref.version, f"{ref.table_key} on {info.name}: head {head}, published {ref.version}"
+    chain = repository.commits(branch, limit=1000)
+    ids = {c.id for c in chain}
+    assert all(p in ids for c in chain for p in c.parents)
+    assert chain[-1].parents == ()
+    mine = [r for r in history.recoveries() if r["operation_id"] == operation_id]
+    assert len(mine) == (1 if sidecar_before else 0), mine
+    assert all(r["graph_commit_id"] in ids for r in mine)
+
+
+def check_retry(uri: Path, scenario: str, after: dict[str, Any]) -> None:
+    action, branch, operation_id = scenarios.SCENARIOS[scenario]
+    repository = Repository.open(str(uri))
+    action(repository)
+    head = repository.head(branch).id
+    action(repository)  # once more changes nothing
+    assert repository.head(branch).id == head
+    assert scenarios.contents(repository, branch) == after
+    done = [
+        c
+        for c in repository.commits(branch, limit=1000)
+        if c.operation_id == operation_id and c.recovery_kind in (None, "RolledForward")
+    ]
+    assert len(done) == 1
+    # The rows of the history table itself, not the walk that also looks at the head row.
+    rows = repository.engine.store.latest("_graph_commits.lance", branch).to_table()["graph_commit_id"].to_pylist()
+    assert {c.id for c in repository.commits(branch, limit=1000)} <= set(rows)
+
+
+@pytest.mark.parametrize("scenario", sorted(scenarios.SCENARIOS))
+def test_killed_at_every_step(seed: Path, tmp_path: Path, scenario: str) -> None:
+    _, branch, operation_id = scenarios.SCENARIOS[scenario]
+    whole = tmp_path / "whole"
+    shutil.copytree(seed, whole)
+    before = scenarios.contents(Repository.open(str(whole)), branch)
+    places = steps_of(whole, scenario)
+    after = scenarios.contents(Repository.open(str(whole)), branch)
+    assert (before != after) or scenario == "indices"
+    assert len(places) >= 6
+    for place in places:
+        uri = tmp_path / place.replace(":", "_")
+        shutil.copytree(seed, uri)
+        killed(uri, scenario, place)
+        reader = Repository.open(str(uri), read_only=True)
+        seen = scenarios.contents(reader, branch)
+        assert seen in (before, after), place
+        published = reader.engine.history.find_operation(branch, operation_id, reader.head(branch)) is not None
+        assert seen == (after if published else before), place
+        left = bool(reader.pending())
+        report = Repository.open(str(uri)).sweep("full")
+        assert len(report.outcomes) == int(left), (place, report)
+        settled = scenarios.contents(Repository.open(str(uri)), branch)
+        assert settled in (before, after), place
+        if published:
+            assert settled == after, f"{place}: what was published is gone"
+        check_whole(uri, branch, operation_id, sidecar_before=left)
+        check_retry(uri, scenario, after)
+        shutil.rmtree(uri)
+
+
+@pytest.mark.parametrize(
+    ("scenario", "place"),
+    [
+        ("load", "sidecar.written:1"),  # nothing moved
+        ("load", "table.committed:1"),  # roll back one of two
+        ("mutation", "publish.before:1"),  # roll forward
+        ("mutation", "publish.done:1"),  # published already
+        ("branch", "table.committed:1"),  # roll back a fork
+        ("branch", "table.committed:2"),  # roll two forks forward
+        ("indices", "index.built:1"),
+    ],
+)
+def test_sweep_killed_at_every_step(seed: Path, tmp_path: Path, scenario: str, place: str) -> None:
+    _, branch, operation_id = scenarios.SCENARIOS[scenario]
+    broken = tmp_path / "broken"
+    shutil.copytree(seed, broken)
+    killed(broken, scenario, place)
+    once, whole = tmp_path / "once", tmp_path / "whole"
+    shutil.copytree(broken, once)
+    places = steps_of(once, "sweep")
+    expected = scenarios.contents(Repository.open(str(once)), branch)
+    shutil.copytree(seed, whole)
+    steps_of(whole, scenario)
+    after = scenarios.contents(Repository.open(str(whole)), branch)
+    assert len(places) >= 3
+    for at in places:
+        uri = tmp_path / at.replace(":", "_")
+        shutil.copytree(broken, uri)
+        killed(uri, "sweep", at)
+        Repository.open(str(uri)).sweep("full")
+        assert scenarios.contents(Repository.open(str(uri)), branch) == expected, at
+        check_whole(uri, branch, operation_id, sidecar_before=True)
+        check_retry(uri, scenario, after)
+        shutil.rmtree(uri)
+
+
+def test_create_killed_at_every_step(tmp_path: Path) -> None:
+    places = steps_of(tmp_path / "whole", "build")
+    creating = [p for p in places if p.startswith("create.")]
+    assert len(creating) >= 5
+    for place in creating:
+        uri = tmp_path / place.replace(":", "_")
+        killed(uri, "build", place)
+        catalog = compile_schema(scenarios.SCHEMA)
+        if place.startswith((Step.CREATE_MANIFEST_WRITTEN, Step.CREATE_COMMIT_RECORDED)):
+            with pytest.raises(Conflict, match="already"):
+                Repository.create(str(uri), catalog)
+        else:
+            with pytest.raises(NotFound, match="omnigraph init"):
+                Repository.open(str(uri))
+            Repository.create(str(uri), catalog)
+        repository = Repository.open(str(uri))
+        assert set(repository.snapshot().tables) == set(catalog.by_table_key)
+        assert repository.snapshot().catalog.hash == catalog.hash
+        assert len(repository.commits()) == 1
+
+
+def test_a_live_process_only_rolls_forward(seed: Path, tmp_path: Path) -> None:
+    from omnigraph.errors import RecoveryPending
+
+    uri = tmp_path / "graph"
+    shutil.copytree(seed, uri)
+    killed(uri, "load", "table.committed:1")
+    repository = Repository.open(str(uri))
+    before = scenarios.contents(repository, "main")
+    report = repository.sweep("forward")
+    assert [p["reason"] for p in report.pending] == ["NeedsRollBack"]
+    with pytest.raises(RecoveryPending, match="omnigraph recover") as caught:
+        scenarios.mutation(repository)
+    assert "__recovery/OPLOAD.json" in str(caught.value)
+    scenarios.branch_write(repository)  # another branch isn't blocked
+    assert scenarios.contents(repository, "main") == before
+    assert [o["outcome"] for o in repository.sweep("full").outcomes] == ["RolledBack"]
+    scenarios.mutation(repository)
+
+    forward = tmp_path / "forward"
+    shutil.copytree(seed, forward)
+    killed(forward, "load", "publish.before:1")
+    repository = Repository.open(str(forward))
+    scenarios.indices(repository)  # any write rolls forward first
+    assert repository.snapshot().count_rows("node:City") == 2
+    assert repository.pending() == []
+
+
+def test_a_living_writer_is_left_alone(seed: Path, tmp_path: Path) -> None:
+    uri = tmp_path / "graph"
+    shutil.copytree(seed, uri)
+    repository = Repository.open(str(uri))
+    program = (
+        "import sys, time\n"
+        "from omnigraph.storage import Repository, commit\n"
+        "from tests.crash import crash_scenarios\n"
+        "commit.publish = lambda *a, **k: (print('there', flush=True), time.sleep(60))\n"
+        "crash_scenarios.load(Repository.open(sys.argv[1]))\n"
+    )
+    path = os.pathsep.join(p for p in sys.path if p)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(uri)],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "there\n"
+        report = repository.sweep("full")
+        assert report.outcomes == ()
+        assert [p["reason"] for p in report.pending] == ["Live"]
+        writer.kill()
+    assert [o["outcome"] for o in repository.sweep("full").outcomes] == ["RolledForward"]
+    check_whole(uri, "main", "OPLOAD", sidecar_before=True)

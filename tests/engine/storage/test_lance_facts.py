@@ -1,0 +1,150 @@
+"""What the engine leans on in Lance, each fact by itself, so that an upgrade that changes one is noticed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from lance.commit import CommitConflictError
+from lance.fragment import write_fragments
+
+from omnigraph.storage.change import MARK, apply, stage
+from omnigraph.storage.types import TableChange
+
+SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
+KEYED = pa.schema(
+    [
+        pa.field("object_id", pa.string(), False, metadata={"lance-schema:unenforced-primary-key": "true"}),
+        pa.field("n", pa.int64()),
+    ]
+)
+
+
+def rows(ids: list[str], n: int = 0) -> pa.Table:
+    return pa.table({"id": ids, "n": pa.array([n] * len(ids), pa.int64())}, schema=SCHEMA)
+
+
+def keyed(ids: list[str], n: int = 0) -> pa.Table:
+    return pa.table({"object_id": ids, "n": pa.array([n] * len(ids), pa.int64())}, schema=KEYED)
+
+
+def make(path: Path, data: pa.Table) -> lance.LanceDataset:
+    return lance.write_dataset(data, str(path), enable_stable_row_ids=True, data_storage_version="2.2")
+
+
+def merge(dataset: lance.LanceDataset, data: pa.Table) -> Any:
+    builder = dataset.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
+    return builder.use_index(False).conflict_retries(0).execute(data)
+
+
+@pytest.mark.parametrize("second", [["head", "x"], ["x"]], ids=["same row updated", "same row inserted"])
+def test_merge_on_a_stale_handle_is_refused(tmp_path: Path, second: list[str]) -> None:
+    make(tmp_path / "m", keyed(["head", "other"]))
+    one, two = lance.dataset(str(tmp_path / "m")), lance.dataset(str(tmp_path / "m"))
+    merge(one, keyed(["head", "x"], 1))
+    with pytest.raises(OSError, match="Too many concurrent writers"):
+        merge(two, keyed(second, 2))
+    assert lance.dataset(str(tmp_path / "m")).count_rows() == 3
+
+
+CHANGES = {
+    "append": TableChange("node:T", appends=rows(["new"])),
+    "upsert": TableChange("node:T", upserts=rows(["b"], 5)),
+    "delete": TableChange("node:T", delete_ids=pa.array(["c"])),
+    "all": TableChange("node:T", appends=rows(["x"]), upserts=rows(["b"], 7), delete_ids=pa.array(["a"])),
+    "overwrite": TableChange("node:T", appends=rows(["z"]), overwrite=True),
+}
+
+
+@pytest.mark.parametrize("first", sorted(CHANGES))
+@pytest.mark.parametrize("second", sorted(CHANGES))
+def test_any_two_changes_from_one_version_collide(tmp_path: Path, first: str, second: str) -> None:
+    make(tmp_path / "t", rows(["a", "b", "c"]))
+    one, two = lance.dataset(str(tmp_path / "t")), lance.dataset(str(tmp_path / "t"))
+    staged = stage(two, CHANGES[second])
+    apply(one, stage(one, CHANGES[first]), "S1")
+    with pytest.raises(CommitConflictError):
+        apply(two, staged, "S2")
+
+
+def test_two_changes_of_an_empty_table_collide(tmp_path: Path) -> None:
+    make(tmp_path / "t", SCHEMA.empty_table())
+    one, two = lance.dataset(str(tmp_path / "t")), lance.dataset(str(tmp_path / "t"))
+    staged = stage(two, CHANGES["append"])
+    after = apply(one, stage(one, CHANGES["append"]), "S1")
+    assert after.has_stable_row_ids
+    with pytest.raises(CommitConflictError):
+        apply(two, staged, "S2")
+
+
+def test_a_mixed_change_keeps_row_ids_lineage_and_index(tmp_path: Path) -> None:
+    dataset = make(tmp_path / "t", rows(["a", "b", "c"]))
+    dataset.create_scalar_index("id", "BTREE")
+    files = tuple(__import__("json").dumps(f.to_json()) for f in write_fragments(rows(["w"], 3), dataset))
+    change = TableChange("node:T", rows(["x"], 1), rows(["b", "y"], 2), pa.array(["a", "gone"]), files)
+    after = apply(dataset, stage(dataset, change), "S1")
+    assert after.version == 3
+    columns = ["id", "n", "_rowid", "_row_created_at_version", "_row_last_updated_at_version"]
+    found = {r["id"]: list(r.values())[1:] for r in after.scanner(columns=columns).to_table().to_pylist()}
+    assert found["b"] == [2, 1, 1, 3]
+    assert found["c"] == [0, 2, 1, 1]
+    assert sorted(found) == ["b", "c", "w", "x", "y"]
+    assert [found[k][2:] for k in "wxy"] == [[3, 3]] * 3
+    assert len({v[1] for v in found.values()}) == 5
+    for row in found:
+        assert after.scanner(filter=f"id = '{row}'").to_table().num_rows == 1
+    assert after.read_transaction(3).transaction_properties[MARK] == "S1"
+
+
+def test_repeated_ids_are_deleted_together(tmp_path: Path) -> None:
+    dataset = make(tmp_path / "t", rows(["a", "b", "a"]))
+    lance.write_dataset(rows(["a"]), dataset, mode="append")
+    dataset = lance.dataset(str(tmp_path / "t"))
+    after = apply(dataset, stage(dataset, TableChange("node:T", delete_ids=pa.array(["a", "a"]))), "S")
+    assert after.to_table()["id"].to_pylist() == ["b"]
+
+
+def test_restore_and_forks(tmp_path: Path) -> None:
+    dataset = make(tmp_path / "t", rows(["a"]))
+    apply(dataset, stage(dataset, CHANGES["append"]), "S")
+    old = lance.dataset(str(tmp_path / "t"), version=1)
+    old.restore()
+    assert (old.version, old.count_rows()) == (3, 1)
+    old.create_branch("a/b", 1)
+    fork = lance.dataset(str(tmp_path / "t" / "tree" / "a" / "b"))
+    assert fork.version == 1
+    after = apply(fork, stage(fork, CHANGES["append"]), "S")
+    assert (after.version, after.count_rows()) == (2, 2)
+    assert lance.dataset(str(tmp_path / "t")).version == 3
+    session = lance.Session()
+    lance.dataset(fork.uri, version=2, session=session).to_table()
+    old.branches.delete("a/b")
+    old.create_branch("a/b", 1)
+    fork = lance.dataset(str(tmp_path / "t" / "tree" / "a" / "b"))
+    apply(fork, stage(fork, CHANGES["all"]), "S")
+    again = lance.dataset(fork.uri, version=2, session=session)  # a session that knew the former fork of this name
+    assert sorted(again.to_table()["id"].to_pylist()) == ["b", "x"]
+
+
+def test_an_unknown_row_id_is_left_out_silently(tmp_path: Path) -> None:
+    dataset = make(tmp_path / "t", rows(["a", "b"]))
+    assert dataset._take_rows([1, 0, 1], columns=["id"])["id"].to_pylist() == ["b", "a", "b"]
+    assert dataset._take_rows([7, 0], columns=["id"])["id"].to_pylist() == ["a"]
+
+
+def test_schema_metadata_and_lineage_survive_compaction(tmp_path: Path) -> None:
+    data = keyed(["head"]).replace_schema_metadata({"omnigraph:internal_schema_version": "3"})
+    dataset = make(tmp_path / "m", data)
+    for i in range(5):
+        merge(dataset, keyed(["head", f"r{i}"], i))
+    columns = ["object_id", "_row_created_at_version", "_row_last_updated_at_version"]
+    before = sorted(map(str, dataset.scanner(columns=columns).to_table().to_pylist()))
+    dataset.optimize.compact_files()
+    after = lance.dataset(str(tmp_path / "m"))
+    assert sorted(map(str, after.scanner(columns=columns).to_table().to_pylist())) == before
+    assert after.schema.metadata == {b"omnigraph:internal_schema_version": b"3"}
+    assert after.schema.field("object_id").metadata == {b"lance-schema:unenforced-primary-key": b"true"}
+    assert len(after.get_fragments()) < 5

@@ -1,0 +1,141 @@
+"""The pure half of recovery as tables of cases."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from omnigraph.errors import RecoveryPending
+from omnigraph.storage.recovery import Action, Observed, TableClass, classify, decide
+from omnigraph.storage.sidecar import Sidecar, SidecarTable, parse, render
+from omnigraph.storage.types import WriterKind
+
+MAIN = SidecarTable("node:T", "nodes/x", 4, 5)
+FORK = SidecarTable("node:T", "nodes/x", 4, 5, None, "dev")
+C = TableClass
+
+
+@pytest.mark.parametrize(
+    ("table", "pin", "head", "ours", "expected"),
+    [
+        (MAIN, (None, 4), 4, None, C.NO_MOVEMENT),
+        (MAIN, (None, 4), 5, True, C.ROLLED_PAST),
+        (MAIN, (None, 4), 5, None, C.ROLLED_PAST),
+        (MAIN, (None, 4), 5, False, C.MOVED_BY_OTHER),
+        (MAIN, (None, 4), 6, True, C.UNEXPECTED_MULTISTEP),
+        (MAIN, (None, 4), 3, None, C.INVARIANT_VIOLATION),
+        (MAIN, (None, 4), None, None, C.INVARIANT_VIOLATION),
+        (MAIN, (None, 5), 5, None, C.ALREADY_PUBLISHED),
+        (MAIN, (None, 5), 6, False, C.ALREADY_PUBLISHED),
+        (MAIN, (None, 7), 9, None, C.ALREADY_PUBLISHED),
+        (MAIN, (None, 3), 4, None, C.UNEXPECTED_AT_P1),
+        (MAIN, None, None, None, C.MOVED_BY_OTHER),
+        (FORK, (None, 4), None, None, C.NO_MOVEMENT),
+        (FORK, (None, 4), 4, None, C.NO_MOVEMENT),
+        (FORK, (None, 4), 5, True, C.ROLLED_PAST),
+        (FORK, (None, 4), 6, None, C.UNEXPECTED_MULTISTEP),
+        (FORK, ("dev", 5), 5, None, C.ALREADY_PUBLISHED),
+        (FORK, ("other", 4), 5, None, C.MOVED_BY_OTHER),
+    ],
+)
+def test_classify(
+    table: SidecarTable, pin: tuple[str | None, int] | None, head: int | None, ours: bool | None, expected: TableClass
+) -> None:
+    assert classify(table, Observed(pin, head, ours)) is expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "classes", "published", "tellable", "valid", "action", "tables"),
+    [
+        (WriterKind.LOAD, [C.ROLLED_PAST, C.ROLLED_PAST], False, True, True, Action.ROLL_FORWARD, "ab"),
+        (WriterKind.LOAD, [C.ROLLED_PAST, C.ROLLED_PAST], False, True, False, Action.ROLL_BACK, "ab"),
+        (WriterKind.LOAD, [C.ROLLED_PAST, C.NO_MOVEMENT], False, True, True, Action.ROLL_BACK, "a"),
+        (WriterKind.LOAD, [C.ROLLED_PAST, C.MOVED_BY_OTHER], False, True, True, Action.ROLL_BACK, "a"),
+        (WriterKind.LOAD, [C.NO_MOVEMENT, C.NO_MOVEMENT], False, True, True, Action.ROLL_BACK, ""),
+        (WriterKind.LOAD, [C.UNEXPECTED_MULTISTEP, C.ROLLED_PAST], False, True, True, Action.ROLL_BACK, "ab"),
+        (WriterKind.LOAD, [C.UNEXPECTED_AT_P1], False, True, True, Action.ROLL_BACK, "a"),
+        (WriterKind.MUTATION, [C.ALREADY_PUBLISHED], True, True, True, Action.NOTHING, ""),
+        (WriterKind.MUTATION, [C.ALREADY_PUBLISHED], False, False, True, Action.NOTHING, ""),
+        # Another write was published in its place; a writer of ours would stand in history.
+        (WriterKind.MUTATION, [C.ALREADY_PUBLISHED], False, True, True, Action.ROLL_BACK, ""),
+        (WriterKind.MUTATION, [C.ALREADY_PUBLISHED, C.ROLLED_PAST], False, True, True, Action.ROLL_BACK, "b"),
+        (
+            WriterKind.ENSURE_INDICES,
+            [C.UNEXPECTED_MULTISTEP, C.NO_MOVEMENT],
+            False,
+            True,
+            True,
+            Action.ROLL_FORWARD,
+            "a",
+        ),
+        (WriterKind.ENSURE_INDICES, [C.NO_MOVEMENT, C.NO_MOVEMENT], False, True, True, Action.ROLL_BACK, ""),
+        (WriterKind.OPTIMIZE, [C.ALREADY_PUBLISHED, C.ROLLED_PAST], False, True, True, Action.ROLL_FORWARD, "b"),
+        (WriterKind.LOAD, [C.INVARIANT_VIOLATION, C.ROLLED_PAST], False, True, True, Action.ABORT, ""),
+        (WriterKind.OPTIMIZE, [C.INVARIANT_VIOLATION], True, True, True, Action.ABORT, ""),
+    ],
+)
+def test_decide(
+    kind: WriterKind,
+    classes: list[TableClass],
+    published: bool,
+    tellable: bool,
+    valid: bool,
+    action: Action,
+    tables: str,
+) -> None:
+    decision = decide(
+        kind, dict(zip("ab", classes, strict=False)), published=published, tellable=tellable, still_valid=valid
+    )
+    assert (decision.action, "".join(decision.tables)) == (action, tables)
+
+
+SIDECAR = Sidecar(
+    "01X", "01X", "2026-01-01T00:00:00", "dev", "alice", WriterKind.LOAD, (FORK,), {"edge:E": (None, 3)}, "h", True
+)
+
+
+def test_a_sidecar_is_read_as_written() -> None:
+    assert parse("01X", render(SIDECAR)) == SIDECAR
+
+
+def test_a_sidecar_of_another_maker_is_read() -> None:
+    text = {
+        "schema_version": 1,
+        "operation_id": "01Y",
+        "started_at": "1764292800000000",
+        "actor_id": "bob",
+        "writer_kind": "BranchMerge",
+        "tables": [{"table_key": "node:T", "table_path": "/abs/nodes/x", "expected_version": 4, "post_commit_pin": 5}],
+        "merge_source_commit_id": "01Z",
+    }
+    sidecar = parse("name", json.dumps(text).encode())
+    assert (sidecar.branch, sidecar.marked, sidecar.reads) == ("main", False, {})
+    assert sidecar.tables[0].table_branch is None
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"schema_version": None},
+        {"operation_id": ""},
+        {"operation_id": 5},
+        {"writer_kind": "Teleport"},
+        {"tables": None},
+        {"tables": [{}]},
+        {"tables": [{"table_key": "a", "table_path": "b", "expected_version": "4", "post_commit_pin": 5}]},
+        {"tables": [{"table_key": "a", "table_path": "b", "expected_version": 4, "post_commit_pin": -5}]},
+        {"branch": 7},
+    ],
+)
+def test_a_damaged_sidecar_is_refused_by_its_file_name(change: dict[str, object]) -> None:
+    data = json.dumps(json.loads(render(SIDECAR)) | change).encode()
+    with pytest.raises(RecoveryPending, match=r"__recovery/odd\.json"):
+        parse("odd", data)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"null"])
+def test_a_torn_sidecar_is_refused(data: bytes) -> None:
+    with pytest.raises(RecoveryPending):
+        parse("odd", data)
