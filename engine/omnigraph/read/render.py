@@ -6,9 +6,7 @@ On the wire dates are ISO 8601, DateTime ends in `Z`, and a 64-bit integer that 
 
 from __future__ import annotations
 
-import csv
 import html
-import io
 import json
 import math
 import sys
@@ -107,21 +105,18 @@ def _jsonl(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
         yield "".join(_dumps(row) + "\n" for row in rows)
 
 
+def _csv_cell(value: Any) -> str:
+    """A null is an empty cell, an empty text is `""`, so that a reader (our own load, too) can tell them apart."""
+    text = _cell(value)
+    if value is not None and (not text or text != text.strip() or any(c in text for c in ',"\r\n')):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
 def _csv(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
-    out = io.StringIO()
-    # A null is an empty cell, an empty text is "", so that a reader (our own load, too) can tell them apart.
-    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_MINIMAL)
-    writer.writerow([c.name for c in columns])
+    yield ",".join(_csv_cell(c.name) for c in columns) + "\n"
     for rows in _row_batches(table, columns):
-        for row in rows:
-            line = io.StringIO()
-            csv.writer(line, lineterminator="").writerow(["\0" if v == "" else _cell(v) for v in row.values()])
-            out.write(line.getvalue().replace("\0", '""') + "\n")
-        yield out.getvalue()
-        out.seek(0)
-        out.truncate()
-    if out.getvalue():
-        yield out.getvalue()
+        yield "".join(",".join(_csv_cell(v) for v in row.values()) + "\n" for row in rows)
 
 
 def _kv(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from ulid import ULID
 
 from omnigraph.schema import Catalog
-from omnigraph.storage.arrow import table_schema
-from omnigraph.storage.types import TableRef
+from omnigraph.storage import Repository, Snapshot, Staging, TableChange, TableRef, WriterKind, table_schema
 
 _SERIAL = itertools.count()
 
@@ -60,5 +61,28 @@ def memory_snapshot() -> Callable[..., MemorySnapshot]:
     def make(catalog: Catalog, rows: dict[str, list[dict[str, Any]]]) -> MemorySnapshot:
         data = {k: table_of(table_schema(t), rows.get(k, [])) for k, t in catalog.by_table_key.items()}
         return MemorySnapshot(catalog, data)
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def table_maker() -> Callable[..., pa.Table]:
+    """(catalog, table key, rows) → the table as storage takes it."""
+    return lambda catalog, table_key, rows: table_of(table_schema(catalog.by_table_key[table_key]), rows)
+
+
+@pytest.fixture
+def stored_snapshot(tmp_path: Path) -> Callable[..., Snapshot]:
+    """(catalog, rows) → a snapshot of a new repository that holds them."""
+
+    def make(catalog: Catalog, rows: dict[str, list[dict[str, Any]]]) -> Snapshot:
+        repository = Repository.create(str(tmp_path / f"graph-{next(_SERIAL)}"), catalog)
+        changes = tuple(
+            TableChange(k, appends=table_of(table_schema(catalog.by_table_key[k]), r)) for k, r in rows.items() if r
+        )
+        if changes:
+            staging = Staging("main", WriterKind.LOAD, changes, operation_id=str(ULID()))
+            repository.commit(staging, repository.snapshot())
+        return repository.snapshot()
 
     return make
