@@ -36,7 +36,7 @@ def codes_of(column: Array) -> tuple[Longs, int]:
 
 
 def group(keys: Sequence[tuple[Longs, int]], rows: int) -> tuple[Longs, Longs]:
-    """(group of each row, a row of each group), groups by first appearance of… their combined code.
+    """(group of each row, the first row of each group); groups are numbered by their combined code.
 
     Args:
         keys: codes of each grouping column and their number; none makes a single group.
