@@ -165,7 +165,7 @@ def load(
 
 def done_before(repository: Repository, branch: str, operation_id: str) -> CommitInfo | None:
     """The branch's commit of this operation, if it has one already."""
-    return next((c for c in repository.commits(branch, limit=1000) if c.operation_id == operation_id), None)
+    return repository.engine.history.find_operation(branch, operation_id, repository.head(branch))
 
 
 def _nodes_first(catalog: Catalog) -> Iterator[NodeType | EdgeType]:

@@ -82,7 +82,7 @@ class Mapping(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    sources: list[SourceMapping] = Field(min_length=1)
+    sources: list[SourceMapping] = Field(min_length=1, description="Each file pattern or table")
     _base: Path | None = PrivateAttr(default=None)
 
     @property

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  (records are long lines)
 """Reading records: NDJSON, Parquet, CSV, Arrow and tables give the same typed rows; bad ones are named with their place."""
 
 from __future__ import annotations
@@ -287,6 +288,6 @@ def test_an_unreadable_parquet_says_so(tmp_path: Path) -> None:
 def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"nowhere\.jsonl: there is no such file"):
         read_all(str(tmp_path / "nowhere.jsonl"))
+    pq.write_table(pa.table({"slug": ["a"]}), tmp_path / "p.parquet")
     with pytest.raises(BadRequest, match="need a mapping"):
-        pq.write_table(pa.table({"slug": ["a"]}), tmp_path / "p.parquet")
         read_all(str(tmp_path / "p.parquet"))

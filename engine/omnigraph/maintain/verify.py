@@ -1,0 +1,190 @@
+"""`verify`: walk a graph and report every inconsistency as data. Reads only.
+
+Checked for every branch: the history has no hole; every table opens at its pin and holds as many rows as the manifest
+says; no table's head is ahead of its pin; ids are unique; edges end at nodes; `@unique` and `@card` hold. A table that
+two branches share is checked once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import OmniGraphError
+from omnigraph.maintain.indices import wanted_indices
+from omnigraph.schema.catalog import EdgeType, NodeType
+from omnigraph.storage import Repository, Snapshot
+from omnigraph.write import constraints
+from omnigraph.write.findings import Findings
+
+__all__ = ["VerifyReport", "verify"]
+
+_ALL = 1_000_000_000
+_NONE = pa.array([], pa.string())
+_KINDS = {
+    "duplicate_id": "duplicate_id",
+    "endpoint": "orphan_edge",
+    "unique": "unique_violation",
+    "cardinality": "cardinality_violation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyReport:
+    """What was found.
+
+    Args:
+        ok: no error was found.
+        findings: each with `kind`, `severity`, `message`, mostly `branch` and `table_key`. Severities: `error`;
+            `warning` for nodes below a `@card` minimum, which commits allow; `note` for indexes that lag.
+        counts: how many branches, tables, rows and commits were looked at.
+    """
+
+    ok: bool
+    findings: list[dict[str, Any]]
+    counts: dict[str, int]
+
+
+@dataclass(slots=True)
+class _Walk:
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    seen: set[Hashable] = field(default_factory=set)
+
+    def add(self, kind: str, message: str, *, severity: str = "error", **where: Any) -> None:
+        self.findings.append({"kind": kind, "severity": severity, "message": message, **where})
+
+    def first(self, *identity: Hashable) -> bool:
+        """Whether this combination of table versions comes for the first time."""
+        if identity in self.seen:
+            return False
+        self.seen.add(identity)
+        return True
+
+
+def verify(repository: Repository) -> VerifyReport:
+    """Looks at every branch as it is now. A write that runs meanwhile shows as a pending sidecar."""
+    walk = _Walk()
+    for name in repository.pending():
+        walk.add("pending_recovery", f"the write of {name} is unfinished: if none is running, run `omnigraph recover`")
+    for branch in repository.branches():
+        walk.counts["branches"] += 1
+        try:
+            snapshot = repository.snapshot(branch.name)
+            catalog = snapshot.catalog
+        except OmniGraphError as error:
+            walk.add("unreadable_branch", error.message, branch=branch.name)
+            continue
+        _history(repository, branch.name, walk)
+        columns: dict[str, pa.Table] = {}
+        for entity in catalog.by_table_key.values():
+            table = _table(repository, snapshot, entity, walk)
+            if table is not None:
+                columns[entity.table_key] = table
+        for entity in catalog.by_table_key.values():
+            if entity.table_key in columns:
+                _constraints(snapshot, entity, columns, walk)
+    ok = not any(one["severity"] == "error" for one in walk.findings)
+    return VerifyReport(ok, walk.findings, dict(walk.counts))
+
+
+def _history(repository: Repository, branch: str, walk: _Walk) -> None:
+    """Every parent of a commit is there, and the newest commit is the head."""
+    commits = repository.commits(branch, limit=_ALL)
+    known = {commit.id for commit in commits}
+    for commit in commits:
+        if walk.first("commit", commit.id):
+            walk.counts["commits"] += 1
+        for parent in commit.parents:
+            if parent not in known and walk.first("hole", parent):
+                walk.add(
+                    "history_hole", f"commit {commit.id} names the parent {parent}, which is missing", branch=branch
+                )
+    if repository.head(branch).id not in known:
+        walk.add("history_hole", f"the head of {branch} isn't in its history", branch=branch)
+
+
+def _table(repository: Repository, snapshot: Snapshot, entity: NodeType | EdgeType, walk: _Walk) -> pa.Table | None:
+    """The columns that constraints need, or None after saying why they can't be read."""
+    key, branch = entity.table_key, snapshot.branch
+    where = {"branch": branch, "table_key": key}
+    ref = snapshot.tables.get(key)
+    if ref is None:
+        walk.add("missing_table", f"the schema declares {entity.name}, but the manifest has no table of it", **where)
+        return None
+    ends = ["src", "dst"] if isinstance(entity, EdgeType) else []
+    unique = [part for parts in entity.uniques for part in parts]
+    try:
+        have = set(snapshot.schema(key).names)
+        lacking = [n for n in ("id", *ends, *entity.properties) if n not in have]
+        if lacking:
+            walk.add("missing_column", f"the table lacks {', '.join(lacking)}", **where)
+            return None
+        rows = snapshot.scan(key, list(dict.fromkeys(["id", *ends, *unique])))
+    except OmniGraphError as error:
+        walk.add("unreadable_table", error.message, **where)
+        return None
+    if walk.first("table", snapshot.fingerprint(key)):
+        walk.counts["tables"] += 1
+        walk.counts["rows"] += rows.num_rows
+        if rows.num_rows != ref.row_count:
+            message = f"the manifest says {ref.row_count} rows, the table holds {rows.num_rows}"
+            walk.add("row_count", message, **where)
+        _head(repository, snapshot, entity, walk)
+    return rows
+
+
+def _head(repository: Repository, snapshot: Snapshot, entity: NodeType | EdgeType, walk: _Walk) -> None:
+    """The lineage that the branch itself writes must end at the pin."""
+    key = entity.table_key
+    ref = snapshot.tables[key]
+    where = {"branch": snapshot.branch, "table_key": key}
+    if (ref.branch or "main") == snapshot.branch:
+        head = repository.engine.store.latest(ref.location, ref.branch).version
+        if head != ref.version:
+            message = f"the table's head is version {head}, the manifest pins {ref.version}"
+            walk.add("drift", message, **where)
+    if ref.row_count:
+        covered = {i.name: i.num_rows_indexed for i in snapshot.dataset(key).describe_indices()}
+        for column, _ in wanted_indices(entity):
+            rows = covered.get(f"{column}_idx", 0)
+            if rows < ref.row_count:
+                message = f"the index on {column} covers {rows} of {ref.row_count} rows: run ensure-indices for speed"
+                walk.add("index_coverage", message, severity="note", **where)
+
+
+def _constraints(snapshot: Snapshot, entity: NodeType | EdgeType, columns: dict[str, pa.Table], walk: _Walk) -> None:
+    rows, found = columns[entity.table_key], Findings()
+    if walk.first("rows", snapshot.fingerprint(entity.table_key), snapshot.schema_hash):
+        constraints.check_distinct_ids(entity, rows, found)
+        for parts in entity.uniques:
+            constraints.check_unique(entity, parts, rows, None, found)
+    if isinstance(entity, EdgeType):
+        source, target = f"node:{entity.source}", f"node:{entity.target}"
+        if source in columns and target in columns:
+            prints = tuple(snapshot.fingerprint(k) for k in (entity.table_key, source, target))
+            if walk.first("ends", prints, snapshot.schema_hash):
+                ids = columns[source].column("id"), columns[target].column("id")
+                constraints.check_endpoints(entity, rows, [ids[0]], [ids[1]], found)
+                most = replace(entity, cardinality=replace(entity.cardinality, min=0))
+                least = replace(entity, cardinality=replace(entity.cardinality, max=None))
+                constraints.check_cardinality(most, rows, _NONE, found)
+                below = Findings()
+                constraints.check_cardinality(least, rows, _NONE, below, lost_src=ids[0])
+                _report(snapshot, entity, below, walk, "below_minimum", "warning")
+    _report(snapshot, entity, found, walk, None, "error")
+
+
+def _report(
+    snapshot: Snapshot, entity: NodeType | EdgeType, found: Findings, walk: _Walk, kind: str | None, severity: str
+) -> None:
+    where = {"severity": severity, "branch": snapshot.branch, "table_key": entity.table_key}
+    for record in found.shown:
+        walk.add(kind or _KINDS.get(record.kind, record.kind), str(record), id=record.id, **where)
+    hidden = sum(found.counts.values()) - len(found.shown)
+    if hidden:
+        walk.add(kind or "more", f"and {hidden} more of this table", **where)
