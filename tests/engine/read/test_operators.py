@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -324,3 +325,13 @@ def test_explain_names_each_step(graph: Snapshot) -> None:
     plan = read.explain(compile_query(text, CATALOG), graph, {})
     assert [line.split()[0] for line in plan.splitlines()] == ["query", "scan", "expand", "anti", "expand", "group"]
     assert "by key" in plan
+
+
+def test_threads_share_the_caches(memory_snapshot: Callable[..., Any]) -> None:
+    small = memory_snapshot(CATALOG, ROWS)
+    compiled = compile_query("query q() { match { $a knows{1,3} $b } return { count($b) as n } }", CATALOG)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: read.execute(compiled, small, {}).to_pylist(), range(32)))
+    assert answers == [[{"n": 13}]] * 32
+    scans = [(table, columns) for table, columns, _ in small.scans]
+    assert len(scans) == len(set(scans))  # nothing was read twice
