@@ -79,6 +79,8 @@ class Committed:
 
     def edges_of(self, table_key: str, sources: Column, *, without: Column) -> tuple[pa.Array, pa.Array]:
         """`src` of edges that stay at these sources (and at those that lose one), and `src` of edges in `without`."""
+        if self._empty(table_key):
+            return pa.array([], pa.string()), pa.array([], pa.string())
         gone = self.matching(table_key, "id", without, ["id", "src"])
         lost = one_chunk(gone.column("src"))
         touched = pa.concat_arrays([one_chunk(sources), lost])

@@ -273,16 +273,21 @@ def check_cardinality(
     if low == 0 and high is None:
         return
     written = one_chunk(rows.column("src"))
-    touched = pc.unique(written if lost_src is None else pa.concat_arrays([written, one_chunk(lost_src)])).drop_null()
+    others = [one_chunk(committed_src), *([one_chunk(lost_src)] if lost_src is not None else [])]
+    # One hash pass over everything; a source's code counts its edges, and lost ones count none.
+    encoded = pa.concat_arrays([written, *others]).dictionary_encode()
+    touched, codes = encoded.dictionary, np.asarray(encoded.indices.fill_null(-1))
     if len(touched) == 0:
         return
-    counts = np.zeros(len(touched), dtype=np.int64)
-    for column in (written, one_chunk(committed_src)):
-        position = pc.index_in(column, value_set=touched).drop_null()
-        counts += np.bincount(np.asarray(position), minlength=len(touched))
+    counting = codes[: len(written) + len(committed_src)]
+    counts = np.bincount(counting[counting >= 0], minlength=len(touched))
+    judged = np.zeros(len(touched), dtype=bool)
+    for part in (codes[: len(written)], codes[len(written) + len(committed_src) :]):
+        judged[part[part >= 0]] = True
     text = f"@card({low}..{'' if high is None else high})"
     if high is not None:
-        over = pc.is_in(written, value_set=touched.filter(pa.array(counts > high)))
+        mine = codes[: len(written)]
+        over = pa.array((counts > high)[mine] & (mine >= 0))
         of = dict(zip(touched.to_pylist(), counts.tolist(), strict=True)) if pc.any(over).as_py() else {}
         findings.add_rows(
             "cardinality",
@@ -293,7 +298,7 @@ def check_cardinality(
             property="from",
         )
     if low > 0:
-        under = pa.array(counts < low)
+        under = pa.array((counts < low) & judged)
         short = pa.table({"id": touched, "n": counts})
         findings.add_rows(
             "cardinality",

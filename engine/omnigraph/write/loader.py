@@ -7,6 +7,7 @@ snapshot → one `Repository.commit`. Nothing touches the graph's tables before 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -240,15 +241,23 @@ def _endpoints(
     committed: Committed, edge: EdgeType, rows: pa.Table, loaded: dict[str, Loaded], findings: Findings
 ) -> None:
     """Incoming nodes first; only what they lack is looked up among the committed ones."""
-    for column, node in (("src", edge.source), ("dst", edge.target)):
+    ends = (("src", edge.source), ("dst", edge.target))
+
+    def lacking(end: tuple[str, str]) -> pa.Array:
+        column, key = rows.column(end[0]), f"node:{end[1]}"
+        return constraints.absent(column, [loaded[key].rows.column("id")] if key in loaded else [])
+
+    with ThreadPoolExecutor(2) as pool:
+        masks = list(pool.map(lacking, ends))
+    for (column, node), mask in zip(ends, masks, strict=True):
+        if not pc.any(mask).as_py():
+            continue
+        missing = pc.unique(rows.column(column).filter(mask)).drop_null()
         key = f"node:{node}"
-        mine = [loaded[key].rows.column("id")] if key in loaded else []
-        mask = constraints.absent(rows.column(column), mine)
-        lacking = pc.unique(rows.column(column).filter(mask)).drop_null()
-        if len(lacking):
-            still = lacking.filter(constraints.absent(lacking, [committed.present(key, lacking)]))
-            mask = pc.is_in(rows.column(column), value_set=still)
-            constraints.add_missing_endpoints(edge, rows, mask, column, node, findings)
+        still = missing.filter(constraints.absent(missing, [committed.present(key, missing)]))
+        if len(still):
+            found = pc.is_in(rows.column(column), value_set=still)
+            constraints.add_missing_endpoints(edge, rows, found, column, node, findings)
 
 
 def _cardinality(committed: Committed, edge: EdgeType, item: Loaded, findings: Findings) -> None:
