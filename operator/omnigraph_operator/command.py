@@ -34,6 +34,7 @@ def up(
     file: Files,
     once: Annotated[bool, typer.Option("--once", help="End when everything is as declared, or can't be.")] = False,
     keep: Annotated[bool, typer.Option("--keep", help="With --once: leave the servers running.")] = False,
+    stop: Annotated[bool, typer.Option("--stop", help="Only stop what an earlier --keep left running.")] = False,
     state: StateFolder = None,
 ) -> None:
     """Make manifests true on this machine: the same files as for a cluster, with processes for pods.
@@ -42,10 +43,14 @@ def up(
     Examples:
       omnigraph up -f examples/python-env
       omnigraph up -f graph.yaml --once --keep
+      omnigraph up -f graph.yaml --stop
     """
-    from omnigraph_operator.platform.local_up import default_state, run
+    from omnigraph_operator.platform.local_up import default_state, run, stop_processes
 
-    raise typer.Exit(run(file, state or default_state(file), once=once, keep=keep, show=_show()))
+    folder = state or default_state(file)
+    if stop:
+        raise typer.Exit(stop_processes(folder, show=_show()))
+    raise typer.Exit(run(file, folder, once=once, keep=keep, show=_show()))
 
 
 HereState = Annotated[Path, typer.Option("--state", metavar="DIR", help="The state folder of `omnigraph up`.")]

@@ -147,7 +147,12 @@ class World:
         elif work.purpose in (Purpose.LOAD, Purpose.INDEX, Purpose.INIT):
             # The engine's promise: an operation id that is published already changes nothing.
             self.commits.setdefault(work.operation_id, work.purpose.value)
-            part.result |= {"commit": work.operation_id, "tables": [{"table": "node:Person", "rows": 10}]}
+            rows = 10 * list(self.commits.values()).count("load")
+            part.result |= {
+                "commit": work.operation_id, "rows": 10,
+                "head": {"commit": work.operation_id, "manifestVersion": len(self.commits), "time": "2026-01-01"},
+                "graph": {"tables": 1, "rows": rows},
+            }  # fmt: skip
 
     # -- what the operator sees and does
 

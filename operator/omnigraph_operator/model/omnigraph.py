@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from omnigraph.write.mapping import Mapping
 from pydantic import ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
+from omnigraph.write.mapping import Mapping
 from omnigraph_operator.model.common import (
     BranchName,
     Condition,

@@ -10,27 +10,12 @@ from typing import Any, Protocol, TypeAlias
 
 from omnigraph_operator import decide
 from omnigraph_operator.decide.shapes import Action, Decision, Engine, Observed, Purpose, Work
+from omnigraph_operator.platform.errors import PlatformError
 
 __all__ = ["Object", "Platform", "PlatformError", "command_arguments", "reconcile"]
 
 Object: TypeAlias = Mapping[str, Any]
 """An object of one of our kinds as the API server shows it: apiVersion, kind, metadata, spec, status."""
-
-
-class PlatformError(Exception):
-    """Something around the decision failed (API, disk, process table); the pass is made again.
-
-    Args:
-        message: what failed, naming the thing.
-        retry_after_seconds: when to try again; None leaves it to the caller's back-off.
-        permanent: trying again can't help until somebody changes something.
-    """
-
-    def __init__(self, message: str, *, retry_after_seconds: float | None = None, permanent: bool = False) -> None:
-        super().__init__(message)
-        self.message = message
-        self.retry_after_seconds = retry_after_seconds
-        self.permanent = permanent
 
 
 class Platform(Protocol):

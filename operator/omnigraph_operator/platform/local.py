@@ -298,12 +298,14 @@ def _phase(process: Process, purpose: Purpose) -> Phase:
 
 
 def _message(process: Process) -> str:
-    tail = process.log_tail(8)
-    if process.exit is None:
-        return "it was killed" + (f"; the end of its output:\n{tail}" if tail else "")
-    code = process.exit_code or 0
-    ending = f"ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-    return f"{ending}; the end of its output:\n{tail}" if tail else ending
+    """How it ended and the last line it said; the whole log is in its folder."""
+    last = process.log_tail(1).strip()
+    code = process.exit_code
+    if code is None:
+        ending = "it was killed"
+    else:
+        ending = f"it ended by signal {-code}" if code < 0 else f"it ended with exit code {code}"
+    return f"{ending}: {last}" if last else ending
 
 
 def _why_no_spark() -> str | None:

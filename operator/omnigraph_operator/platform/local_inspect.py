@@ -112,7 +112,7 @@ def delete_object(folder: Path, kind: str, name: str, show: Callable[[str, str],
     obj["metadata"]["deletionTimestamp"] = datetime.now(UTC).replace(microsecond=0).isoformat()
     write_json(place / "object.json", obj)
     worker = Up(state, show)
-    worker.delete(obj)
+    worker.take_up(obj)
     while (place / "object.json").exists():
         worker.step()
         time.sleep(0.05)

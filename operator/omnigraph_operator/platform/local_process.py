@@ -103,11 +103,15 @@ class Process:
         self.command: dict[str, Any] = read_json(folder / "command.json") or {}
         self.stopping: dict[str, Any] | None = read_json(folder / "stop.json")
         # The lock before the files: what a dying process wrote last is there once its lock is free.
-        self.lives = self._lock_is_held()
+        settled = (folder / "gone").exists()
+        self.lives = not settled and self._lock_is_held()
         self.exit: dict[str, Any] | None = read_json(folder / "exit.json")
         self.process: dict[str, Any] | None = read_json(folder / "process.json")
         self.result: dict[str, Any] | None = self._result()
-        self.stragglers: list[int] = [] if self.lives or not self.started else _marked(folder)
+        self.stragglers: list[int] = [] if settled or self.lives or not self.started else _marked(folder)
+        if self.gone and not settled:
+            # Final: a started workload without any living part never lives again. Looking costs a walk over /proc.
+            (folder / "gone").touch()
 
     @property
     def facts(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from omnigraph_operator.platform.base import PlatformError
+from omnigraph_operator.platform.errors import PlatformError
 
 __all__ = ["State", "lock_file", "read_json", "write_atomically", "write_json"]
 

@@ -25,7 +25,7 @@ from omnigraph_operator.platform.local_manifests import Manifest, ManifestError,
 from omnigraph_operator.platform.local_state import State, write_json
 from omnigraph_operator.platform.local_validate import validate
 
-__all__ = ["Up", "default_state", "run"]
+__all__ = ["Up", "default_state", "run", "stop_processes"]
 
 BUSY_SECONDS = 0.1  # between two looks while processes come and go
 IDLE_SECONDS = 2.0  # between two looks at sources and servers when all is well
@@ -71,6 +71,29 @@ def run(
         state.release()
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def stop_processes(state_folder: Path, *, show: Print) -> int:
+    """`omnigraph up --stop`: end every process that the folder knows, gracefully. Returns the exit code."""
+    if not state_folder.is_dir():
+        show("bad", f"{state_folder}: there is no state folder; was `omnigraph up` run with other -f or --state?")
+        return 1
+    state = State(state_folder)
+    try:
+        state.acquire()
+    except PlatformError as error:
+        show("bad", str(error))
+        return 1
+    try:
+        up = Up(state, show)
+        living = [p for p in up.platform.processes() if not p.gone]
+        for obj in state.stored():
+            up.take_up(obj)
+        up.stop_all("`omnigraph up --stop`")
+        show("good" if living else "plain", f"stopped {len(living)} processes" if living else "nothing was running")
+        return 0
+    finally:
+        state.release()
 
 
 def _stopper(stop: threading.Event) -> Callable[[int, FrameType | None], None]:
@@ -163,8 +186,8 @@ class Up:
         known = self._objects.get(uid)
         objects[uid] = _Watched(obj, shown=known.shown if known else None)
 
-    def delete(self, obj: dict[str, Any]) -> None:
-        """Take up an object that is stored and to be deleted."""
+    def take_up(self, obj: dict[str, Any]) -> None:
+        """Look after a stored object that no manifest here declares: one to be deleted, or to be stopped."""
         self._watch_stored(self._objects, obj)
 
     # -- the loop
