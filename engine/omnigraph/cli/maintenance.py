@@ -65,8 +65,10 @@ def verify(graph: GraphUri, format: Format = "table", quiet: Quiet = False) -> N
     out = Output(format, quiet)
     report = omnigraph.open(graph, read_only=True).verify()
     counted = ", ".join(f"{number:,} {what}" for what, number in report.counts.items())
-    lines = [f"{'sound' if report.ok else f'{len(report.findings)} finding(s)'}: checked {counted}"]
-    lines += [f"  {one['kind']} {one.get('table_key') or ''}: {one['message']}" for one in report.findings]
+    lines = [f"{'sound' if report.ok else 'NOT sound'}: checked {counted}"]
+    lines += [
+        f"  {one['severity']} {one['kind']} {one.get('table_key', '')}: {one['message']}" for one in report.findings
+    ]
     out.report("\n".join(lines), {"ok": report.ok, "findings": report.findings, "counts": report.counts})
     if not report.ok:
         raise typer.Exit(FAILURE)
@@ -86,8 +88,9 @@ def ensure_indices(
 
     out = Output(format, quiet)
     done = omnigraph.open(graph, actor=actor).ensure_indices(branch=branch)
-    lines = [f"indexes of {branch}: {len(done)} table(s) looked at"]
-    lines += [
-        "  " + ", ".join(f"{key} {value}" for key, value in one.items() if value not in (None, [], ())) for one in done
-    ]
+    built = sum(len(one["built"]) + len(one["extended"]) for one in done)
+    lines = [f"built or extended {built} index(es) on {branch}" if built else f"all indexes of {branch} are there"]
+    for one in done:
+        for what in ("built", "extended"):
+            lines += [f"  {one['table_key']}: {what} {', '.join(one[what])}"] if one[what] else []
     out.report("\n".join(lines), {"branch": branch, "tables": done})

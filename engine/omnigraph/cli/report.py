@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["MAX_BYTES", "TERMINATION_LOG", "encode", "fresh_id", "sweep", "write"]
+__all__ = ["MAX_BYTES", "TERMINATION_LOG", "camel_keys", "encode", "fresh_id", "sweep", "write"]
 
 MAX_BYTES = 4096
 TERMINATION_LOG = Path("/dev/termination-log")
@@ -38,9 +38,9 @@ def sweep(mode: str, outcomes: Sequence[Mapping[str, Any]], pending: Sequence[Ma
     return {
         "mode": mode,
         "counts": counts,
-        "outcomes": [_camel_keys(one) for one in outcomes],
-        "pending": [_camel_keys(one) for one in pending if one["reason"] != "Live"],
-        "live": [_camel_keys(one) for one in pending if one["reason"] == "Live"],
+        "outcomes": [camel_keys(one) for one in outcomes],
+        "pending": [camel_keys(one) for one in pending if one["reason"] != "Live"],
+        "live": [camel_keys(one) for one in pending if one["reason"] == "Live"],
     }
 
 
@@ -116,7 +116,8 @@ def _text(value: Any) -> Any:
     return str(value)
 
 
-def _camel_keys(entry: Mapping[str, Any]) -> dict[str, Any]:
+def camel_keys(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """An entry with its keys written as in Kubernetes objects: `table_key` becomes `tableKey`."""
     return {_camel(key): _text(value) for key, value in entry.items()}
 
 

@@ -205,7 +205,7 @@ def index(
 
     def work(graph: Graph) -> dict[str, Any]:
         done = graph.ensure_indices(branch=branch, actor=actor, operation_id=operation)
-        return {"branch": branch, "tables": done} | _state(graph, branch)
+        return {"branch": branch, "tables": [report.camel_keys(one) for one in done]} | _state(graph, branch)
 
     _run("index", uri, operation, sweep, result, work)
 

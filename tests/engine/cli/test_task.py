@@ -92,6 +92,7 @@ def test_init_load_index_sweep(files: Path, task) -> None:
     assert twice["graph"] == {"tables": 2, "rows": 5}
     code, indexed = task("index", "--branch", "main")
     assert code == 0, indexed
+    assert {t["tableKey"] for t in indexed["tables"]} == {"node:Person", "edge:Knows"}
     code, swept = task("sweep", "--mode", "full")
     assert code == 0
     assert swept["sweep"]["outcomes"] == []
