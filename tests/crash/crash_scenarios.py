@@ -1,18 +1,16 @@
-"""Writes to interrupt. Run as a program (`crash_scenarios.py URI SCENARIO`) it does one and prints the steps it reached.
+"""Writes to interrupt.
 
 Every scenario leads from one whole state to another; `contents` tells the two apart.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind, steps
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind
 
 SCHEMA = """node Person {
     name: String @key
@@ -111,13 +109,3 @@ def contents(repository: Repository, branch: str) -> dict[str, Any]:
     """Every row of the branch, read from one snapshot, in no order of Lance's."""
     snapshot = repository.snapshot(branch)
     return {key: sorted(map(repr, snapshot.scan(key).to_pylist())) for key in snapshot.tables}
-
-
-if __name__ == "__main__":
-    uri, scenario = sys.argv[1:3]
-    if scenario == "build":
-        build(uri)
-    else:
-        action = sweep if scenario == "sweep" else SCENARIOS[scenario][0]
-        action(Repository.open(uri))
-    print(json.dumps(steps._reached))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -13,46 +14,59 @@ from typing import Any
 
 import pytest
 
-from omnigraph.errors import Conflict, NotFound
+from omnigraph.errors import Conflict, NotFound, RecoveryPending
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, steps
 from omnigraph.storage.layout import lance_branch
 from omnigraph.storage.steps import Step
 from tests.crash import crash_scenarios as scenarios
 
-PROGRAM = Path(scenarios.__file__)
 NEVER = "never:0"
 
 
-def run(uri: Path, scenario: str, kill_at: str) -> subprocess.CompletedProcess[str]:
-    path = os.pathsep.join(p for p in sys.path if p)
-    return subprocess.run(
-        [sys.executable, str(PROGRAM), str(uri), scenario],
-        env=os.environ | {"OMNIGRAPH_TEST_KILL_AT": kill_at, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+def _child(uri: str, scenario: str, kill_at: str, report: str) -> None:
+    """In a process of its own: do the scenario, and write down the steps it reached."""
+    steps._KILL_AT = kill_at
+    if scenario == "build":
+        scenarios.build(uri)
+    else:
+        action = scenarios.sweep if scenario == "sweep" else scenarios.SCENARIOS[scenario][0]
+        action(Repository.open(uri))
+    Path(report).write_text(json.dumps(steps._reached))
+
+
+# Forked from a server that has only imported the modules: a second saved per process.
+os.environ["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(["tests.crash.crash_scenarios"])
+
+
+def run(uri: Path, scenario: str, kill_at: str) -> tuple[int | None, Path]:
+    report = uri.parent / f"{uri.name}.json"
+    report.unlink(missing_ok=True)
+    process = PROCESSES.Process(target=_child, args=(str(uri), scenario, kill_at, str(report)))
+    process.start()
+    process.join(120)
+    return process.exitcode, report
 
 
 def steps_of(uri: Path, scenario: str) -> list[str]:
     """`step:n` of everything the scenario reaches on this graph; does it."""
-    done = run(uri, scenario, NEVER)
-    assert done.returncode == 0, done.stderr
-    reached: dict[str, int] = json.loads(done.stdout.splitlines()[-1])
+    code, report = run(uri, scenario, NEVER)
+    assert code == 0
+    reached: dict[str, int] = json.loads(report.read_text())
     return [f"{step}:{n}" for step, count in reached.items() for n in range(1, count + 1)]
 
 
 def killed(uri: Path, scenario: str, kill_at: str) -> None:
-    done = run(uri, scenario, kill_at)
-    assert done.returncode == -signal.SIGKILL, (kill_at, done.returncode, done.stderr)
+    code, report = run(uri, scenario, kill_at)
+    assert (code, report.exists()) == (-signal.SIGKILL, False), kill_at
 
 
 @pytest.fixture(scope="module")
 def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     uri = tmp_path_factory.mktemp("seed") / "graph"
-    assert run(uri, "build", NEVER).returncode == 0
+    assert run(uri, "build", NEVER)[0] == 0
     return uri
 
 
@@ -185,8 +199,6 @@ def test_create_killed_at_every_step(tmp_path: Path) -> None:
 
 
 def test_a_live_process_only_rolls_forward(seed: Path, tmp_path: Path) -> None:
-    from omnigraph.errors import RecoveryPending
-
     uri = tmp_path / "graph"
     shutil.copytree(seed, uri)
     killed(uri, "load", "table.committed:1")
@@ -237,3 +249,59 @@ def test_a_living_writer_is_left_alone(seed: Path, tmp_path: Path) -> None:
         writer.kill()
     assert [o["outcome"] for o in repository.sweep("full").outcomes] == ["RolledForward"]
     check_whole(uri, "main", "OPLOAD", sidecar_before=True)
+
+
+def append_person(repository: Repository, name: str, operation_id: str, *, reads: frozenset[str] = frozenset()) -> None:
+    change = TableChange("node:Person", appends=scenarios.people([name], 3))
+    staging = Staging("main", WriterKind.MUTATION, (change,), reads, operation_id)
+    repository.commit(staging, repository.snapshot())
+
+
+def _unhealed(uri: str, name: str, operation_id: str, kill_at: str, reads: frozenset[str]) -> None:
+    """A writer that looked for dead ones before the other died."""
+    from omnigraph.storage import commit
+
+    steps._KILL_AT = kill_at
+    commit.heal = lambda *_: None
+    commit.settle_drift = lambda _engine, _branch, ref: ref
+    append_person(Repository.open(uri), name, operation_id, reads=reads)
+
+
+def unhealed(uri: Path, name: str, operation_id: str, kill_at: str, reads: frozenset[str] = frozenset()) -> int | None:
+    process = PROCESSES.Process(target=_unhealed, args=(str(uri), name, operation_id, kill_at, reads))
+    process.start()
+    process.join(120)
+    return process.exitcode
+
+
+def test_two_dead_writers_of_one_table_are_told_apart(seed: Path, tmp_path: Path) -> None:
+    """By numbers alone the first sidecar's table looks moved by its own writer; it was the second's."""
+    uri = tmp_path / "graph"
+    shutil.copytree(seed, uri)
+    assert unhealed(uri, "moved", "OPB", "publish.before:1") == -signal.SIGKILL
+    assert unhealed(uri, "stuck", "OPA", "sidecar.written:1") == -signal.SIGKILL
+    repository = Repository.open(str(uri))
+    outcomes = {o["operation_id"]: o["outcome"] for o in repository.sweep("full").outcomes}
+    assert outcomes == {"OPA": "RolledBack", "OPB": "RolledForward"}
+    append_person(repository, "stuck", "OPA")
+    append_person(repository, "moved", "OPB")
+    names = repository.snapshot().scan("node:Person", ["id"])["id"].to_pylist()
+    assert [names.count(n) for n in ("stuck", "moved")] == [1, 1]
+
+
+def test_what_lost_its_ground_is_rolled_back(seed: Path, tmp_path: Path) -> None:
+    """A write that relied on a table is not rolled forward once that table has moved."""
+    uri = tmp_path / "graph"
+    shutil.copytree(seed, uri)
+    assert unhealed(uri, "late", "OPC", "publish.before:1", frozenset({"edge:Knows"})) == -signal.SIGKILL
+    repository = Repository.open(str(uri))
+    sidecar = uri / "__recovery" / "OPC.json"
+    hidden = sidecar.read_bytes()
+    sidecar.unlink()
+    change = TableChange("edge:Knows", delete_ids=scenarios.knows([("ann", "bob")])["id"])
+    repository.commit(Staging("main", WriterKind.MUTATION, (change,)), repository.snapshot())
+    sidecar.write_bytes(hidden)
+    assert [p["reason"] for p in repository.sweep("forward").pending] == ["NeedsRollBack"]
+    assert [o["outcome"] for o in repository.sweep("full").outcomes] == ["RolledBack"]
+    assert "late" not in repository.snapshot().scan("node:Person", ["id"])["id"].to_pylist()
+    check_whole(uri, "main", "OPC", sidecar_before=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pyarrow as pa
 
 from omnigraph.errors import Internal
@@ -34,11 +36,12 @@ def arrow_type(type_: Type) -> pa.DataType:
     return pa.list_(scalar) if type_.list else scalar
 
 
-def _field(name: str, type_: Type) -> pa.Field:
+def _field(name: str, type_: Type) -> pa.Field[Any]:
     if type_.base == "Blob":
         from lance.blob import blob_field  # only graphs with blobs need it
 
-        return blob_field(name, nullable=type_.nullable)
+        blob: pa.Field[Any] = blob_field(name, nullable=type_.nullable)
+        return blob
     return pa.field(name, arrow_type(type_), nullable=type_.nullable)
 
 

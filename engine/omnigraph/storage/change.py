@@ -95,7 +95,7 @@ def _rows(key: str, rows: pa.Table | None, schema: pa.Schema) -> pa.Table | None
     return None if rows is None or not rows.num_rows else conform(key, rows, schema)
 
 
-def _merge(dataset: lance.LanceDataset, upserts: pa.Table, deletes: pa.Array | pa.ChunkedArray | None) -> Any:
+def _merge(dataset: lance.LanceDataset, upserts: pa.Table, deletes: pa.Array[Any] | pa.ChunkedArray[Any] | None) -> Any:
     merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     if deletes is not None:
         merge = merge.when_not_matched_by_source_delete(f"id in ({_literals(deletes)})")
@@ -105,7 +105,7 @@ def _merge(dataset: lance.LanceDataset, upserts: pa.Table, deletes: pa.Array | p
     return transaction.operation
 
 
-def _delete(dataset: lance.LanceDataset, ids: pa.Array | pa.ChunkedArray) -> Any:
+def _delete(dataset: lance.LanceDataset, ids: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
     """Deletion vectors for the rows with these ids, every row of a repeated id."""
     flat = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
     positions: defaultdict[int, list[np.ndarray[Any, Any]]] = defaultdict(list)
@@ -130,7 +130,7 @@ def _delete(dataset: lance.LanceDataset, ids: pa.Array | pa.ChunkedArray) -> Any
     )
 
 
-def _literals(ids: pa.Array | pa.ChunkedArray) -> str:
+def _literals(ids: pa.Array[Any] | pa.ChunkedArray[Any]) -> str:
     return ", ".join("'" + str(i).replace("'", "''") + "'" for i in ids.to_pylist() if i is not None)
 
 

@@ -88,7 +88,7 @@ class RemoteFiles:
                 session_token=options.get("aws_session_token"),
                 region=options.get("aws_region"),
                 endpoint_override=host or None,
-                scheme=scheme,
+                scheme="http" if scheme == "http" else "https",
                 force_virtual_addressing=options.get("aws_virtual_hosted_style_request") == "true",
             )
             self.prefix = root.uri.removeprefix("s3://")

@@ -1,6 +1,6 @@
 """Forks: a table's own lineage on a graph branch, made at the first write there (07 §6).
 
-On a directory, whoever makes a fork and publishes it holds a shared lock; whoever deletes one holds it exclusively. So a
+On a directory, whoever makes a fork and publishes it holds a shared lock; whoever deletes one, an exclusive one. So a
 fork is never deleted between a writer's commit on it and its publish. On an object store forks are not deleted here.
 """
 
@@ -28,7 +28,7 @@ __all__ = ["clear_orphan", "delete_fork", "ensure_fork", "fork_lock"]
 
 @contextmanager
 def fork_lock(store: Store, *, exclusive: bool) -> Iterator[bool]:
-    """Hold the lock of all forks. Yields False where it can't be had: exclusive while writers hold it, or on a store."""
+    """Hold the lock of all forks. Yields False where it can't be had: while writers hold it, or on a store."""
     if not isinstance(store.files, LocalFiles):
         yield not exclusive
         return

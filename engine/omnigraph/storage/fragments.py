@@ -55,7 +55,7 @@ def _conformed(table_key: str, batches: Iterable[pa.RecordBatch], schema: pa.Sch
 
 
 def missing_files(store: Store, location: str, branch: str | None, fragments: Iterable[str]) -> list[str]:
-    """Data files named by the fragments that aren't there. Only directories are looked at; nothing deletes on stores."""
+    """Data files named by the fragments that aren't there. Only directories are looked at: stores delete no fork."""
     if not isinstance(store.files, LocalFiles):
         return []
     name = lance_branch(branch)

@@ -26,10 +26,12 @@ from omnigraph.storage.types import CommitInfo
 
 __all__ = ["History", "commit_rows"]
 
-_KEY = {"lance-schema:unenforced-primary-key": "true"}
+_ID: pa.Field[Any] = pa.field(
+    "graph_commit_id", pa.string(), False, metadata={"lance-schema:unenforced-primary-key": "true"}
+)
 COMMITS_SCHEMA = pa.schema(
     [
-        pa.field("graph_commit_id", pa.string(), False, metadata=_KEY),
+        _ID,
         pa.field("manifest_branch", pa.string()),
         pa.field("manifest_version", pa.uint64()),
         pa.field("parent_commit_id", pa.string()),
@@ -43,14 +45,14 @@ COMMITS_SCHEMA = pa.schema(
 )
 ACTORS_SCHEMA = pa.schema(
     [
-        pa.field("graph_commit_id", pa.string(), False, metadata=_KEY),
+        _ID,
         pa.field("actor_id", pa.string()),
         pa.field("created_at", pa.timestamp("us")),
     ]
 )
 RECOVERIES_SCHEMA = pa.schema(
     [
-        pa.field("graph_commit_id", pa.string(), False, metadata=_KEY),
+        _ID,
         pa.field("recovery_kind", pa.string()),
         pa.field("recovery_for_actor", pa.string()),
         pa.field("operation_id", pa.string()),
@@ -59,7 +61,7 @@ RECOVERIES_SCHEMA = pa.schema(
         pa.field("created_at", pa.timestamp("us")),
     ]
 )
-COMPACT_ABOVE = 64
+COMPACT_ABOVE = 24
 """Fragments of a system table from which on it is compacted."""
 
 

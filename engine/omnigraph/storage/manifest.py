@@ -22,7 +22,8 @@ from omnigraph.storage.translate import is_missing, lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
 __all__ = [
-    "INTERNAL_VERSION", "Manifest", "ManifestState", "head_row", "manifest_schema", "manifest_table", "overlay", "pin_of",
+    "INTERNAL_VERSION", "Manifest", "ManifestState", "head_row", "manifest_schema",
+    "manifest_table", "overlay", "pin_of",
     "registration_row", "state_from_rows", "version_row",
 ]  # fmt: skip
 
@@ -166,7 +167,7 @@ def state_from_rows(branch: str, version: int, rows: pa.Table, base: ManifestSta
     order = pc.sort_indices(rows, sort_keys=[(_UPDATED, "ascending"), ("table_version", "ascending")])
     rows = rows.take(order).combine_chunks()
     kinds = rows["object_type"]
-    for row in rows.filter(pc.equal(kinds, "table")).select(["table_key", "location"]).to_pylist():
+    for row in rows.filter(pc.equal(kinds, pa.scalar("table"))).select(["table_key", "location"]).to_pylist():
         locations[row["table_key"]] = row["location"]
     versions = rows.filter(pc.is_in(kinds, value_set=pa.array(["table_version", "table_tombstone"])))
     for row in versions.take(_last_of_each(versions["table_key"])).to_pylist():
@@ -182,19 +183,19 @@ def state_from_rows(branch: str, version: int, rows: pa.Table, base: ManifestSta
             row_count=row["row_count"] or 0,
             stamp=json.loads(row["metadata"] or "{}").get("commit") or "",
         )
-    heads = rows.filter(pc.equal(kinds, "graph_head"))
+    heads = rows.filter(pc.equal(kinds, pa.scalar("graph_head")))
     if heads.num_rows:
         last = heads.slice(heads.num_rows - 1).to_pylist()[0]
         head = _commit_of(last["metadata"], last[_UPDATED])
     if head is None:
         raise Internal(
-            f"{MANIFEST} of branch {branch!r} names no head commit: the graph was made by another version of the product "
+            f"{MANIFEST} of branch {branch!r} names no head commit: it was made by another version of the product "
             "or is damaged; export it with that version and load it anew"
         )
     return ManifestState(branch, version, tables, locations, head)
 
 
-def _last_of_each(keys: pa.ChunkedArray) -> pa.Array:
+def _last_of_each(keys: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     """Positions of the last occurrence of every value, ascending."""
     if not len(keys):
         return pa.array([], pa.int64())

@@ -27,7 +27,7 @@ from omnigraph.storage.uri import parse_root
 __all__ = ["At", "Repository"]
 
 At = int | str | datetime | Snapshot | None
-"""A point in a branch's history: manifest version, commit id, time (UTC where it has no zone), a snapshot; None: now."""
+"""A point in a branch's history: manifest version, commit id, time (UTC if it has no zone), a snapshot; None: now."""
 
 
 class Repository:

@@ -1,7 +1,7 @@
 """Sidecars: the intent file of a writer that moves table heads (01 §1.6, 07 §1).
 
-On a directory the writer holds an exclusive `flock` on its sidecar from before it has its name until the write is done or
-given up, so whoever gets that lock knows the writer is dead. On an object store nothing tells the dead from the living.
+On a directory the writer holds an exclusive `flock` on its sidecar until the write is done or given up, so whoever gets
+that lock knows the writer is dead. On an object store nothing tells the dead from the living.
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ class Snapshot:
         return self._engine.store.pinned(self.ref(table_key))
 
     def schema(self, table_key: str) -> pa.Schema:
-        return self.dataset(table_key).schema
+        schema: pa.Schema = self.dataset(table_key).schema
+        return schema
 
     def scan(
         self, table_key: str, columns: Sequence[str] | None = None, filter: Filter = None, limit: int | None = None
@@ -87,14 +88,16 @@ class Snapshot:
             filter: a Lance SQL condition or a pyarrow expression.
         """
         with lance_errors(f"reading {table_key}"):
-            return self._scanner(table_key, columns, filter, limit).to_table()
+            rows: pa.Table = self._scanner(table_key, columns, filter, limit).to_table()
+        return rows
 
     def scan_batches(
         self, table_key: str, columns: Sequence[str] | None = None, filter: Filter = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
         """As `scan`, batch by batch."""
         with lance_errors(f"reading {table_key}"):
-            return self._scanner(table_key, columns, filter, limit).to_reader()
+            reader: pa.RecordBatchReader = self._scanner(table_key, columns, filter, limit).to_reader()
+        return reader
 
     def _scanner(
         self, table_key: str, columns: Sequence[str] | None, filter: Filter, limit: int | None
@@ -108,7 +111,7 @@ class Snapshot:
         return dataset.scanner(columns=names, filter=filter, limit=limit, prefilter=True)
 
     def take(
-        self, table_key: str, row_ids: Sequence[int] | pa.Array | np.ndarray[Any, Any], columns: Sequence[str]
+        self, table_key: str, row_ids: Sequence[int] | pa.Array[Any] | np.ndarray[Any, Any], columns: Sequence[str]
     ) -> pa.Table:
         """Rows by `_rowid`, in the given order, repeats included.
 
@@ -119,7 +122,7 @@ class Snapshot:
         if not len(ids):
             return self.scan(table_key, columns, limit=0)
         with lance_errors(f"reading rows of {table_key}"):
-            rows = self.dataset(table_key)._take_rows(ids.to_pylist(), columns=list(columns))
+            rows: pa.Table = self.dataset(table_key)._take_rows(ids.to_pylist(), columns=list(columns))
         if rows.num_rows != len(ids):
             # Lance leaves unknown ids out without a word, and the rest would move up.
             raise NotFound(f"{table_key} lacks {len(ids) - rows.num_rows} of the {len(ids)} row ids asked for")

@@ -1,6 +1,6 @@
 """The durable steps of every writer, named in one place.
 
-`reach(step)` does nothing, unless `OMNIGRAPH_TEST_KILL_AT=<step>:<n>` is set: then the process kills itself with SIGKILL
+`reach(step)` does nothing, unless `OMNIGRAPH_TEST_KILL_AT=<step>:<n>` is set: then the process sends itself SIGKILL
 when it reaches that step for the n-th time. The crash tests go through every step this way.
 """
 

@@ -46,7 +46,7 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
     """Settle every sidecar (of one branch, if given), oldest first.
 
     Args:
-        mode: `full` rolls forward and back; its caller answers that no writer lives where nothing tells (object stores).
+        mode: `full` rolls forward and back; its caller answers that no writer lives where nothing tells (on stores).
             `forward` is for processes that live beside writers: what needs a roll-back is left as pending.
 
     Raises:
@@ -140,7 +140,7 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
     if decision.action is Action.ABORT:
         bad = [key for key, c in classes.items() if c is TableClass.INVARIANT_VIOLATION]
         raise Internal(
-            f"{sidecar.file}: the newest version of {', '.join(bad)} lies before the published one; the sidecar is kept. "
+            f"{sidecar.file}: the newest version of {', '.join(bad)} lies before the published one; it is kept. "
             "Files of the graph are missing: restore them from a copy",
             code="invariant_violation",
             details={"sidecar": sidecar.file, "tables": bad},

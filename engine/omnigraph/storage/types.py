@@ -55,7 +55,7 @@ class TableChange:
     table_key: str
     appends: pa.Table | None = None
     upserts: pa.Table | None = None
-    delete_ids: pa.Array | pa.ChunkedArray | None = None
+    delete_ids: pa.Array[Any] | pa.ChunkedArray[Any] | None = None
     fragments: tuple[str, ...] = ()
     overwrite: bool = False
 

@@ -1,4 +1,4 @@
-"""One of several writers in a race. `storage_race.py URI TABLE TAG COUNT`: commits COUNT rows one by one, prints ids."""
+"""One of several writers in a race. `storage_race.py URI TABLE TAG COUNT`: commits COUNT rows one by one."""
 
 from __future__ import annotations
 
