@@ -49,14 +49,12 @@ def ask(client: httpx.Client, console: Console, title: str, query: str, params: 
     body = answer.json()
     count = body["row_count"]
     more = f", the first {ROWS_SHOWN} shown" if count > ROWS_SHOWN else ""
-    table = Table(
-        title=f"{title}\n[dim]{query}({', '.join(f'{k}={v!r}' for k, v in params.items())}): "
-        f"{count} rows in {took:.1f} ms{more}[/dim]",
-        title_justify="left",
-    )
+    call = f"{query}({', '.join(f'{k}={v!r}' for k, v in params.items())})"
+    console.print(f"[bold]{title}[/bold]\n[dim]{call}: {count} rows in {took:.1f} ms{more}[/dim]")
+    table = Table()
     for column in body["columns"]:
         name = column["name"] if isinstance(column, dict) else column
-        table.add_column(name, max_width=60, no_wrap=True)
+        table.add_column(name, no_wrap=True, overflow="ellipsis", min_width=min(len(name), 12))
     for row in body["rows"][:ROWS_SHOWN]:
         table.add_row(*("" if v is None else f"{v:,}" if isinstance(v, int) else str(v) for v in row.values()))
     console.print(table)
@@ -86,10 +84,10 @@ def main() -> int:
         with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as client:
             for title, query, params in QUESTIONS:
                 ask(client, console, title, query, params)
+        asked = time.perf_counter()
     finally:
         if not keep:
             omnigraph("up", "-f", str(EXAMPLE), "--stop")
-    asked = time.perf_counter()
     console.print(
         f"Manifest to serving {ready - begun:.1f} s, {len(QUESTIONS)} questions {(asked - ready) * 1000:.0f} ms, "
         f"{asked - begun:.1f} s in all."
@@ -97,7 +95,7 @@ def main() -> int:
     if keep:
         console.print(
             f"\nIt serves at {url} . Ask it:\n"
-            f"  curl -H 'Authorization: Bearer {TOKEN}' -d '{{\"params\": {{\"name\": \"pyspark\"}}}}' "
+            f'  curl -H \'Authorization: Bearer {TOKEN}\' -d \'{{"params": {{"name": "pyspark"}}}}\' '
             f"-H 'Content-Type: application/json' {url}/queries/needs\n"
             f"Stop it:\n  .venv/bin/omnigraph up -f {EXAMPLE} --stop"
         )

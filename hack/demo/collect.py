@@ -14,10 +14,11 @@ import json
 import os
 import re
 from collections.abc import Iterable, Iterator
+from email.message import Message
 from email.utils import getaddresses
 from importlib.metadata import Distribution, distributions
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,20 +28,21 @@ from packaging.utils import canonicalize_name
 Record = dict[str, Any]
 
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
-_FILES = pa.schema(
-    [
-        pa.field("distribution", pa.string(), nullable=False),
-        pa.field("full_path", pa.string(), nullable=False),
-        pa.field("size", pa.int64()),
-        pa.field("suffix", pa.string()),
-        pa.field("hash", pa.string()),
-    ]
-)
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("distribution", pa.string(), nullable=False),
+    pa.field("full_path", pa.string(), nullable=False),
+    pa.field("size", pa.int64()),
+    pa.field("suffix", pa.string()),
+    pa.field("hash", pa.string()),
+]
+_FILES = pa.schema(_FIELDS)
 
 
 def collect(folder: Path) -> dict[str, int]:
     """Write the two files; return how many rows each kind of record has."""
-    found = {canonicalize_name(d.name): d for d in sorted(distributions(), key=lambda d: (d.name, d.version))}
+    found: dict[str, Distribution] = {
+        canonicalize_name(d.name): d for d in sorted(distributions(), key=lambda d: (d.name, d.version))
+    }
     records = list(_packages(found))
     files = _files(found)
     folder.mkdir(parents=True, exist_ok=True)
@@ -88,8 +90,8 @@ def _packages(found: dict[str, Distribution]) -> Iterator[Record]:
 
 
 def _distribution(name: str, d: Distribution) -> Record:
-    meta = d.metadata
-    licence = meta.get("License-Expression") or (meta.get("License") or "").strip().split("\n")[0][:80]
+    meta = cast("Message", d.metadata)
+    licence: str | None = meta.get("License-Expression") or (meta.get("License") or "").strip().split("\n")[0][:80]
     if not licence:
         named = [c.rsplit(" :: ", 1)[1] for c in meta.get_all("Classifier", []) if c.startswith("License :: ")]
         licence = named[0] if named else None
@@ -123,7 +125,7 @@ def _parts(name: str, d: Distribution) -> Iterator[tuple[str, str, str, Record]]
             seen.add(ref)
             data = {"ref": ref, "group": point.group, "name": point.name, "target": point.value}
             yield "EntryPoint", "Offers", ref, data
-    for text in dict.fromkeys(d.metadata.get_all("Classifier", [])):
+    for text in dict.fromkeys(cast("Message", d.metadata).get_all("Classifier", [])):
         yield "Classifier", "ClassifiedAs", text, {"name": text, "area": text.split(" :: ", 1)[0]}
     for author in _authors(d):
         yield "Author", "WrittenBy", author, {"name": author}
@@ -140,7 +142,7 @@ def _modules(d: Distribution) -> Iterable[str]:
 
 
 def _authors(d: Distribution) -> Iterable[str]:
-    meta = d.metadata
+    meta = cast("Message", d.metadata)
     plain = [n.strip() for field in ("Author", "Maintainer") for n in (meta.get(field) or "").split(",")]
     mails = getaddresses([meta.get("Author-email") or "", meta.get("Maintainer-email") or ""])
     return dict.fromkeys(n for n in [*plain, *(name for name, _ in mails)] if n and len(n) < 80)

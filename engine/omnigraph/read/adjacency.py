@@ -15,7 +15,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import coo_array
 
 from omnigraph.read.compute import Array
 from omnigraph.read.hashing import IdMap
@@ -107,6 +106,8 @@ def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 def _grouped(by: Ints, groups: int) -> npt.NDArray[np.int64]:
     """A stable ordering of the rows by group: a counting sort, through scipy's conversion to compressed rows."""
+    from scipy.sparse import coo_array  # a third of a second that only traversals need
+
     n = len(by)
     if n == 0:
         return np.zeros(0, dtype=np.int64)
