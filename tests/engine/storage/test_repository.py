@@ -325,3 +325,40 @@ def test_uris() -> None:
         with pytest.raises(BadRequest) as caught:
             parse_root(bad, env)
         assert "hush" not in str(caught.value)
+
+
+def test_threads_of_one_process(repository: Repository) -> None:
+    """Writers of one table queue up; those of disjoint tables both get through."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    def write(n: int) -> None:
+        table, rows = ("node:P", people(f"t{n}")) if n % 2 else ("node:Q", people(f"t{n}").drop_columns(["age"]))
+        while True:
+            try:
+                put(repository, TableChange(table, appends=rows))
+            except Conflict as error:
+                if not error.retryable:
+                    raise
+            else:
+                return
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(12)))
+    snapshot = repository.snapshot()
+    assert ids(snapshot) == ["a", "b", "c", *sorted(f"t{n}" for n in range(1, 12, 2))]
+    assert ids(snapshot, "node:Q") == sorted(f"t{n}" for n in range(0, 12, 2))
+    assert repository.pending() == []
+
+
+def test_a_store_that_refuses_gives_a_typed_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    from omnigraph.errors import OmniGraphError
+
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "very-hush")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    with pytest.raises(OmniGraphError) as caught:
+        Repository.open("s3://bucket/graph")
+    assert "very-hush" not in str(caught.value)
+    assert not isinstance(caught.value, NotFound)
