@@ -64,7 +64,9 @@ def ask(client: httpx.Client, console: Console, title: str, query: str, params: 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="make demo", description=__doc__)
     parser.add_argument("--keep", action="store_true", help="leave the server running")
-    keep = parser.parse_args().keep
+    parser.add_argument("--collect", action="store_true", help="only make the data")
+    arguments = parser.parse_args()
+    keep = arguments.keep
     console = Console(highlight=False)
     begun = time.perf_counter()
 
@@ -72,6 +74,8 @@ def main() -> int:
     rows = ", ".join(f"{n:,} {kind}" for kind, n in counts.items())
     console.print(f"[bold]This environment as data[/bold] ({sum(counts.values()):,} rows): {rows}\n")
 
+    if arguments.collect:
+        return 0
     console.print(f"[bold]omnigraph up -f {EXAMPLE} --once --keep[/bold]")
     code = omnigraph("up", "-f", str(EXAMPLE), "--once", "--keep")
     if code != 0:
