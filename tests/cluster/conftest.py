@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -66,6 +67,7 @@ def namespace(kube: Kube) -> Iterator[str]:
         kube.patch(name, "omnigraph", graph["metadata"]["name"], {"metadata": {"finalizers": []}})
     kube.run("delete", "namespace", name, "--wait=false")
     kube.run("delete", "persistentvolume", name, "--wait=false")
+    shutil.rmtree(folder, ignore_errors=True)  # pods on their way out may still write
 
 
 @pytest.fixture
