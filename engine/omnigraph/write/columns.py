@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.mapping import DateFormat
@@ -29,23 +30,24 @@ _FLOAT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 class Cast:
     """A column in its table type, and which rows didn't fit (None: all did)."""
 
-    column: pa.Array
-    bad: pa.Array | None = None
+    column: Array
+    bad: Array | None = None
 
 
-def nulls_of(kind: Type, n: int) -> pa.Array:
-    return pa.nulls(n, arrow_type(kind))
+_nulls: Any = pa.nulls  # its overloads want the type to be known statically
 
 
-def one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def nulls_of(kind: Type, n: int) -> Array:
+    return _nulls(n, arrow_type(kind))
+
+
+def one_chunk(column: Array | Chunked) -> Array:
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return column
 
 
-def cast_column(
-    column: pa.Array | pa.ChunkedArray, kind: Type, *, text: bool = False, form: DateFormat | None = None
-) -> Cast:
+def cast_column(column: Array | Chunked, kind: Type, *, text: bool = False, form: DateFormat | None = None) -> Cast:
     """Casts without loss.
 
     Args:
@@ -63,7 +65,7 @@ def cast_column(
     return _scalar(source, kind.base, text, form)
 
 
-def _plain(column: pa.Array) -> pa.Array:
+def _plain(column: Array) -> Array:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_large_string(column.type) or column.type == pa.string_view():
@@ -71,7 +73,7 @@ def _plain(column: pa.Array) -> pa.Array:
     return column
 
 
-def _scalar(column: pa.Array, base: str, text: bool, form: DateFormat | None) -> Cast:
+def _scalar(column: Array, base: str, text: bool, form: DateFormat | None) -> Cast:
     target, kind = arrow_type(Type(base)), column.type
     if base == "DateTime":
         return _datetime(column, form)
@@ -86,7 +88,7 @@ def _scalar(column: pa.Array, base: str, text: bool, form: DateFormat | None) ->
         return _checked(column, pc.match_substring_regex(column, pattern), lambda c: c.cast(target))
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if base in ("String", "Enum", "Bool") or not number:
-        return Cast(pa.nulls(len(column), target), pc.is_valid(column))
+        return Cast(_nulls(len(column), target), pc.is_valid(column))
     if base in ("F32", "F64") and not pa.types.is_integer(kind):
         # Fewer digits are no loss worth refusing; turning a finite number into infinity is.
         out = column.cast(target, safe=False)
@@ -95,7 +97,7 @@ def _scalar(column: pa.Array, base: str, text: bool, form: DateFormat | None) ->
     return _checked(column, None, lambda c: c.cast(target))
 
 
-def _date(column: pa.Array, form: DateFormat | None) -> Cast:
+def _date(column: Array, form: DateFormat | None) -> Cast:
     kind = column.type
     if pa.types.is_string(kind):
         if form is None:
@@ -108,10 +110,10 @@ def _date(column: pa.Array, form: DateFormat | None) -> Cast:
         return _checked(column, None, lambda c: c.cast(pa.date32()))  # refuses a time of day
     if pa.types.is_integer(kind):  # days since 1970, as other exports of such graphs write them
         return _checked(column, None, lambda c: c.cast(pa.int32()).view(pa.date32()))
-    return Cast(pa.nulls(len(column), pa.date32()), pc.is_valid(column))
+    return Cast(_nulls(len(column), pa.date32()), pc.is_valid(column))
 
 
-def _datetime(column: pa.Array, form: DateFormat | None) -> Cast:
+def _datetime(column: Array, form: DateFormat | None) -> Cast:
     kind = column.type
     zone = form.zone if form is not None else "UTC"
     if pa.types.is_date64(kind):
@@ -119,18 +121,18 @@ def _datetime(column: pa.Array, form: DateFormat | None) -> Cast:
     if pa.types.is_timestamp(kind):
         return _checked(column, None, lambda c: _as_date64(_utc(c, zone)))
     if not pa.types.is_string(kind):
-        return Cast(pa.nulls(len(column), pa.date64()), pc.is_valid(column))
+        return Cast(_nulls(len(column), pa.date64()), pc.is_valid(column))
     if form is not None:
         pattern = form.pattern
         return _checked(column, None, lambda c: _as_date64(_utc(_strptime(c, pattern), zone)))
     return _checked(column, pc.match_substring_regex(column, _TIME), _iso_datetime)
 
 
-def _strptime(column: pa.Array, pattern: str) -> pa.Array:
+def _strptime(column: Array, pattern: str) -> Array:
     return pc.strptime(column, format=pattern, unit="ms", error_is_null=False)
 
 
-def _iso_datetime(column: pa.Array) -> pa.Array:
+def _iso_datetime(column: Array) -> Array:
     zoned = pc.match_substring_regex(column, _ZONED)
     none = pa.scalar(None, pa.string())
     # Nanoseconds first, so that trailing zeros are read; the cast to milliseconds refuses a real loss.
@@ -139,7 +141,7 @@ def _iso_datetime(column: pa.Array) -> pa.Array:
     return _as_date64(pc.coalesce(with_zone.view(pa.timestamp("ms")), without))
 
 
-def _utc(column: pa.Array, zone: str) -> pa.Array:
+def _utc(column: Array, zone: str) -> Array:
     """Milliseconds in UTC without a zone; a wall clock's time is taken in `zone`."""
     millis = column.cast(pa.timestamp("ms", column.type.tz))
     if column.type.tz is None and zone != "UTC":
@@ -147,18 +149,18 @@ def _utc(column: pa.Array, zone: str) -> pa.Array:
     return millis.view(pa.timestamp("ms"))
 
 
-def _as_date64(millis: pa.Array) -> pa.Array:
+def _as_date64(millis: Array) -> Array:
     # A cast would cut the time of day off; the bits are what the table holds.
     return millis.view(pa.int64()).view(pa.date64())
 
 
-def _list(column: pa.Array, kind: Type, text: bool, form: DateFormat | None) -> Cast:
+def _list(column: Array, kind: Type, text: bool, form: DateFormat | None) -> Cast:
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
         return Cast(nulls_of(kind, len(column)), pc.is_valid(column))
     column = column.cast(pa.list_(column.type.value_type))
     values = column.flatten()
     if pa.types.is_null(values.type):
-        cast = Cast(pa.nulls(len(values), arrow_type(Type(kind.base))))
+        cast = Cast(_nulls(len(values), arrow_type(Type(kind.base))))
     else:
         cast = _scalar(_plain(values), kind.base, text, form)
     broken = pc.is_null(values) if cast.bad is None else pc.or_(pc.is_null(values), cast.bad)
@@ -172,7 +174,7 @@ def _list(column: pa.Array, kind: Type, text: bool, form: DateFormat | None) -> 
     return Cast(pc.if_else(bad, nulls_of(kind, len(column)), out), bad)
 
 
-def _vector(column: pa.Array, kind: Type) -> Cast:
+def _vector(column: Array, kind: Type) -> Cast:
     """Lists of numbers of the right length; the elements as float32."""
     source = column.type
     is_list = pa.types.is_list(source) or pa.types.is_large_list(source) or pa.types.is_fixed_size_list(source)
@@ -185,25 +187,25 @@ def _vector(column: pa.Array, kind: Type) -> Cast:
     wrong = pc.and_(pc.is_valid(column), pc.not_equal(lengths, kind.dim))
     bad = wrong if pc.any(wrong).as_py() else None
     if bad is not None:
-        column = pc.if_else(bad, pa.nulls(len(column), source), column)
+        column = pc.if_else(bad, _nulls(len(column), source), column)
     return Cast(column.cast(pa.list_(source.value_type)).cast(target, safe=False), bad)
 
 
-def _marked(column: pa.Array, bad: pa.Array) -> Cast:
+def _marked(column: Array, bad: Array) -> Cast:
     bad = pc.fill_null(bad, False)
     if not pc.any(bad).as_py():
         return Cast(column)
-    return Cast(pc.if_else(bad, pa.nulls(len(column), column.type), column), bad)
+    return Cast(pc.if_else(bad, _nulls(len(column), column.type), column), bad)
 
 
-def _checked(column: pa.Array, shape: pa.Array | None, cast: Callable[[pa.Array], pa.Array]) -> Cast:
+def _checked(column: Array, shape: Array | None, cast: Callable[[Array], Array]) -> Cast:
     """Applies `cast` to what has the right shape; where it still refuses, narrows down to the refused rows."""
-    bad: pa.Array | None = None
+    bad: Array | None = None
     if shape is not None:
         wrong = pc.fill_null(pc.invert(shape), False)
         if pc.any(wrong).as_py():
             bad = wrong
-            column = pc.if_else(wrong, pa.nulls(len(column), column.type), column)
+            column = pc.if_else(wrong, _nulls(len(column), column.type), column)
     try:
         return Cast(cast(column), bad)
     except pa.ArrowInvalid:
@@ -211,10 +213,10 @@ def _checked(column: pa.Array, shape: pa.Array | None, cast: Callable[[pa.Array]
         return Cast(pieces, refused if bad is None else pc.or_(bad, refused))
 
 
-def _narrow(column: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.Array, pa.Array]:
+def _narrow(column: Array, cast: Callable[[Array], Array]) -> tuple[Array, Array]:
     target = cast(column.slice(0, 0)).type
-    out: list[pa.Array] = []
-    bad: list[pa.Array] = []
+    out: list[Array] = []
+    bad: list[Array] = []
     todo = [(0, len(column))]
     while todo:
         start, length = todo.pop()
@@ -223,7 +225,7 @@ def _narrow(column: pa.Array, cast: Callable[[pa.Array], pa.Array]) -> tuple[pa.
             bad.append(pa.array([False]).take(pa.repeat(0, length)))
         except pa.ArrowInvalid:
             if length == 1:
-                out.append(pa.nulls(1, target))
+                out.append(_nulls(1, target))
                 bad.append(pa.array([True]))
             else:
                 half = length // 2

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.storage import Snapshot
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import Column, Rows
@@ -51,7 +51,7 @@ class Committed:
         schema = self.snapshot.schema(table_key)
         return pa.schema([schema.field(name) for name in names]).empty_table()
 
-    def present(self, table_key: str, ids: Column) -> pa.ChunkedArray:
+    def present(self, table_key: str, ids: Column) -> Chunked:
         """Which of the ids exist."""
         return self.matching(table_key, "id", ids, ["id"]).column("id")
 
@@ -77,7 +77,7 @@ class Committed:
             return self._none(table_key, ["id", "src", "dst"])
         return self.snapshot.scan(table_key, ["id", "src", "dst"])
 
-    def edges_of(self, table_key: str, sources: Column, *, without: Column) -> tuple[pa.Array, pa.Array]:
+    def edges_of(self, table_key: str, sources: Column, *, without: Column) -> tuple[Array, Array]:
         """`src` of edges that stay at these sources (and at those that lose one), and `src` of edges in `without`."""
         if self._empty(table_key):
             return pa.array([], pa.string()), pa.array([], pa.string())

@@ -12,8 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.findings import Findings
@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 Rows = pa.RecordBatch | pa.Table
-Column = pa.Array | pa.ChunkedArray
+Column = Array | Chunked
 
 
 # ---- one row at a time ----------------------------------------------------------------------------------------------
 
 
 def check_values(
-    entity: NodeType | EdgeType, rows: Rows, findings: Findings, *, excused: Mapping[str, pa.Array] | None = None
+    entity: NodeType | EdgeType, rows: Rows, findings: Findings, *, excused: Mapping[str, Array] | None = None
 ) -> None:
     """Required, enum, vector, range and check constraints. Columns the rows lack are not judged.
 
@@ -85,7 +85,7 @@ def check_values(
             )
 
 
-def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, excused: pa.Array | None) -> None:
+def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, excused: Array | None) -> None:
     name, kind = prop.name, prop.type
     column = rows.column(name)
     if not kind.nullable and column.null_count:
@@ -138,7 +138,7 @@ def _matches(column: Column, pattern: str) -> Column:
 # ---- sets of rows ---------------------------------------------------------------------------------------------------
 
 
-def duplicates(column: Column, *, nulls: bool = False) -> pa.Array | None:
+def duplicates(column: Column, *, nulls: bool = False) -> Array | None:
     """A mask (bool) of every row whose value another row has too; None when there is none. Nulls never collide."""
     values = one_chunk(column)
     valid = len(values) - values.null_count
@@ -152,14 +152,14 @@ def duplicates(column: Column, *, nulls: bool = False) -> pa.Array | None:
     return pa.array(repeated)
 
 
-def absent(column: Column, known: Sequence[Column]) -> pa.Array:
+def absent(column: Column, known: Sequence[Column]) -> Array:
     """A mask (bool) of the rows whose value is in none of the `known` columns; nulls are absent."""
     values = one_chunk(column)
     chunks = [chunk for c in known for chunk in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
     return pc.invert(pc.is_in(values, value_set=_joined(chunks)))
 
 
-def _joined(chunks: Sequence[pa.Array]) -> pa.Array:
+def _joined(chunks: Sequence[Array]) -> Array:
     return pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
 
 
@@ -185,12 +185,12 @@ def check_existing_ids(entity: NodeType | EdgeType, rows: Rows, committed_ids: C
         )
 
 
-def unique_tokens(rows: Rows, parts: Sequence[str]) -> pa.Array:
+def unique_tokens(rows: Rows, parts: Sequence[str]) -> Array:
     """The value a `@unique` compares, as text: equal tokens collide; null (any part null) never does."""
     return render_key([_tokenable(rows.column(part)) for part in parts])
 
 
-def _tokenable(column: Column) -> pa.Array:
+def _tokenable(column: Column) -> Array:
     values = one_chunk(column)
     if pa.types.is_list(values.type):
         return pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())

@@ -9,9 +9,9 @@ import json
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.read.compute import Array, Scalar, pc
 from omnigraph.schema.catalog import NUMBERS, Catalog, EdgeType, NodeType, Type
 from omnigraph.storage import Snapshot
 from omnigraph.write.columns import one_chunk
@@ -31,7 +31,7 @@ def export(snapshot: Snapshot, types: Iterable[str] | None = None) -> Iterator[s
         NotFound: a name is no declared type.
     """
     catalog = snapshot.catalog
-    chosen = [*catalog.nodes.values(), *catalog.edges.values()]
+    chosen = list(catalog.by_table_key.values())
     if types is not None:
         names = {_named(catalog, name).table_key for name in types}
         chosen = [e for e in chosen if e.table_key in names]
@@ -50,11 +50,11 @@ def _named(catalog: Catalog, name: str) -> NodeType | EdgeType:
     return found
 
 
-def _lines(catalog: Catalog, entity: NodeType | EdgeType, rows: pa.RecordBatch) -> pa.Array:
-    def text(value: str) -> pa.Scalar:
+def _lines(catalog: Catalog, entity: NodeType | EdgeType, rows: pa.RecordBatch) -> Array:
+    def text(value: str) -> Scalar:
         return pa.scalar(value, pa.string())
 
-    pieces: list[pa.Array | pa.Scalar] = []
+    pieces: list[Array | Scalar] = []
     name = json.dumps(entity.name)
     if isinstance(entity, EdgeType):
         source, target = (
@@ -74,7 +74,7 @@ def _lines(catalog: Catalog, entity: NodeType | EdgeType, rows: pa.RecordBatch) 
     return pc.binary_join_element_wise(*pieces, text("}}"), text(""))
 
 
-def _end(node: NodeType, ids: pa.Array) -> pa.Array:
+def _end(node: NodeType, ids: Array) -> Array:
     """Ids as the keys that `from` and `to` take: a composite id is a JSON array already."""
     kinds = key_parts(node)
     if len(kinds) > 1 or kinds[0].base in NUMBERS or kinds[0].base == "Bool":
@@ -82,7 +82,7 @@ def _end(node: NodeType, ids: pa.Array) -> pa.Array:
     return json_string(ids)
 
 
-def json_column(column: pa.Array, kind: Type) -> pa.Array:
+def json_column(column: Array, kind: Type) -> Array:
     """Each value as JSON text; null stays null.
 
     Raises:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest
+from omnigraph.read.compute import Array, Chunked, pc
 
 __all__ = ["FILE", "OMITTED", "ROW", "SHOWN", "BadRecord", "Findings"]
 
@@ -70,7 +70,7 @@ class Findings:
         kind: str,
         table_key: str,
         rows: pa.RecordBatch | pa.Table,
-        mask: pa.Array | pa.ChunkedArray,
+        mask: Array | Chunked,
         message: Callable[[dict[str, Any]], str],
         *,
         property: str | None = None,

@@ -17,8 +17,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from omnigraph.read.compute import Array, Chunked, pc
 
 __all__ = ["composite_parts", "hashed_ids", "json_string", "render_key", "render_part"]
 
@@ -27,7 +29,7 @@ _ULID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 _MS_PER_DAY = 86_400_000
 
 
-def render_part(column: pa.Array) -> pa.Array:
+def render_part(column: Array) -> Array:
     """One key property as text (utf8); nulls stay null.
 
     Args:
@@ -45,7 +47,7 @@ def render_part(column: pa.Array) -> pa.Array:
     return column.cast(pa.string())
 
 
-def json_string(text: pa.Array) -> pa.Array:
+def json_string(text: Array) -> Array:
     """Each text as a JSON string; equal to `json.dumps(text, ensure_ascii=False)`."""
     out = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
     if pc.any(pc.match_substring_regex(out, "[\\x00-\\x1f]")).as_py():
@@ -54,7 +56,7 @@ def json_string(text: pa.Array) -> pa.Array:
     return pc.binary_join_element_wise(pa.scalar('"'), out, pa.scalar('"'), pa.scalar(""))
 
 
-def render_key(columns: Sequence[pa.Array | pa.ChunkedArray]) -> pa.Array:
+def render_key(columns: Sequence[Array | Chunked]) -> Array:
     """The rendered key of each row (utf8), null where a part is null.
 
     Args:
@@ -73,18 +75,19 @@ def composite_parts(rendered: str) -> list[str]:
     return [str(part) for part in parts]
 
 
-def _one_chunk(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def _one_chunk(column: Array | Chunked) -> Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
+def _mix(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection that spreads every input bit."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    out: npt.NDArray[Any] = x ^ (x >> np.uint64(31))
+    return out
 
 
-def hashed_ids(operation_id: str, file: str, ordinals: np.ndarray) -> pa.Array:
+def hashed_ids(operation_id: str, file: str, ordinals: npt.NDArray[Any]) -> Array:
     """ULID-shaped ids (utf8), one per ordinal.
 
     Args:
@@ -113,4 +116,4 @@ def hashed_ids(operation_id: str, file: str, ordinals: np.ndarray) -> pa.Array:
     if n * 26 >= 2**31:
         raise ValueError("too many ids for one column: split the batch")
     offsets = np.arange(0, (n + 1) * 26, 26, dtype=np.int32)
-    return pa.StringArray.from_buffers(n, pa.py_buffer(offsets), pa.py_buffer(out))
+    return pa.StringArray.from_buffers(n, pa.py_buffer(offsets.tobytes()), pa.py_buffer(out.tobytes()))

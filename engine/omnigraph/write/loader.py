@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from ulid import ULID
 
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, TableChange, WriterKind
 from omnigraph.storage.arrow import table_schema
@@ -243,7 +243,7 @@ def _endpoints(
     """Incoming nodes first; only what they lack is looked up among the committed ones."""
     ends = (("src", edge.source), ("dst", edge.target))
 
-    def lacking(end: tuple[str, str]) -> pa.Array:
+    def lacking(end: tuple[str, str]) -> Array:
         column, key = rows.column(end[0]), f"node:{end[1]}"
         return constraints.absent(column, [loaded[key].rows.column("id")] if key in loaded else [])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import duplicates
@@ -24,7 +24,7 @@ def fold_repeats(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
     count = int(codes.max()) + 1 if len(codes) else 0
     last = np.full(count, -1)
     np.maximum.at(last, codes, position)
-    columns: dict[str, pa.Array | pa.ChunkedArray] = {}
+    columns: dict[str, Array | Chunked] = {}
     for name in rows.schema.names:
         mask = OMITTED + name
         if mask in rows.schema.names:
@@ -32,7 +32,7 @@ def fold_repeats(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
             pick = np.full(count, -1)
             np.maximum.at(pick, codes[given], position[given])
             columns[mask] = pa.array(pick < 0)
-            columns[name] = rows.column(name).take(pa.array(np.where(pick < 0, last, pick)))
+            columns[name] = rows.column(name).take(np.where(pick < 0, last, pick))
         elif not name.startswith(OMITTED):
             columns[name] = rows.column(name).take(pa.array(last))
     return pa.table([columns[name] for name in rows.schema.names], schema=rows.schema)

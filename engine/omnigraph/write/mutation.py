@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from ulid import ULID
 
 from omnigraph.errors import BadRequest, Internal
@@ -25,6 +24,7 @@ from omnigraph.query.ir import (
     Statement,
     UpdateNode,
 )
+from omnigraph.read.compute import Array, pc
 from omnigraph.read.expr import as_mask, compile_expr
 from omnigraph.read.scan import pushed_filter
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
@@ -82,7 +82,7 @@ def mutate(
         run.statement(number, statement)
     _judge(run)
     run.findings.refuse(what="row")
-    entities = [*snapshot.catalog.nodes.values(), *snapshot.catalog.edges.values()]
+    entities = snapshot.catalog.by_table_key.values()
     changes = run.staging.changes(entities)
     if not changes:
         return MutationResult(run.nodes, run.edges, None)
@@ -104,13 +104,13 @@ class _Rows:
     def __init__(self, rows: pa.Table, params: Mapping[str, Any], now: datetime) -> None:
         self._rows, self.params, self.now = rows, params, now
 
-    def prop(self, var: str, name: str) -> pa.Array:
+    def prop(self, var: str, name: str) -> Array:
         column = one_chunk(self._rows.column(name))
         if pa.types.is_date64(column.type):
             return column.view(pa.int64()).view(pa.timestamp("ms", "UTC"))
         return column
 
-    def computed(self, name: str) -> pa.Array:
+    def computed(self, name: str) -> Array:
         raise Internal(f"a condition of a mutation names the output column {name!r}")
 
 
@@ -152,7 +152,7 @@ class _Run:
             raise Internal(f"{type(expr).__name__} can't be assigned")
         return list(value) if isinstance(value, tuple) else value
 
-    def _column(self, entity: NodeType | EdgeType, prop: Property, value: Any, n: int) -> pa.Array:
+    def _column(self, entity: NodeType | EdgeType, prop: Property, value: Any, n: int) -> Array:
         cast = cast_column(pa.array([value]), prop.type)
         if cast.bad is not None:
             message = f"{prop.name}: {value!r} is not {prop.type}"
@@ -183,7 +183,7 @@ class _Run:
         self._insert(number, edge, statement.values, ends)
         self.edges += 1
 
-    def _end(self, edge: EdgeType, node: NodeType, word: str, value: Any) -> pa.Array:
+    def _end(self, edge: EdgeType, node: NodeType, word: str, value: Any) -> Array:
         kinds = key_parts(node)
         parts = value if len(kinds) > 1 else [value]
         if not isinstance(parts, list) or len(parts) != len(kinds) or any(p is None for p in parts):
@@ -199,7 +199,7 @@ class _Run:
         number: int,
         entity: NodeType | EdgeType,
         values: Sequence[tuple[str, Expr]],
-        ends: Mapping[str, pa.Array],
+        ends: Mapping[str, Array],
     ) -> None:
         """One row; with a key it goes over the present row of that key."""
         given = dict(values)
@@ -263,7 +263,7 @@ class _Run:
 def _judge(run: _Run) -> None:
     """Every constraint on the state as the commit would leave it."""
     staging, findings = run.staging, run.findings
-    for entity in (*run.catalog.nodes.values(), *run.catalog.edges.values()):
+    for entity in run.catalog.by_table_key.values():
         rows = staging.pending(entity)
         if rows.num_rows:
             constraints.check_values(entity, rows, findings)

@@ -14,13 +14,14 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.json as pj
 
+from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.columns import Cast
 from omnigraph.write.findings import BadRecord
@@ -31,6 +32,15 @@ __all__ = ["BLOCK_BYTES", "read_ndjson"]
 BLOCK_BYTES = 8 << 20
 _NEWLINE, _BRACE = 10, ord("{")
 _HEAD = pa.schema([("type", pa.string()), ("edge", pa.string())])
+_JSON: dict[str, pa.DataType] = {
+    "I32": pa.int64(),
+    "I64": pa.int64(),
+    "U32": pa.int64(),
+    "U64": pa.uint64(),
+    "F32": pa.float64(),
+    "F64": pa.float64(),
+    "Bool": pa.bool_(),
+}
 _TOP = frozenset({"type", "edge", "from", "to", "id", "data"})
 
 
@@ -38,10 +48,10 @@ _TOP = frozenset({"type", "edge", "from", "to", "id", "data"})
 class _Lines:
     """Records of a block: `text` (binary, one a line), `offsets` their places in the file (int64)."""
 
-    text: pa.Array
-    offsets: np.ndarray
+    text: Array
+    offsets: npt.NDArray[Any]
 
-    def take(self, where: np.ndarray) -> _Lines:
+    def take(self, where: npt.NDArray[Any]) -> _Lines:
         return _Lines(self.text.take(pa.array(where)), self.offsets[where])
 
     def stream(self) -> bytes:
@@ -119,7 +129,9 @@ def _split(block: bytes, offset: int) -> _Lines:
     data = np.frombuffer(block, dtype=np.uint8)
     ends = np.flatnonzero(data == _NEWLINE) + 1
     bounds = np.concatenate([np.zeros(1, dtype=np.int64), ends.astype(np.int64)])
-    text = pa.Array.from_buffers(pa.large_binary(), len(ends), [None, pa.py_buffer(bounds), pa.py_buffer(block)])
+    text = pa.Array.from_buffers(
+        pa.large_binary(), len(ends), [None, pa.py_buffer(bounds.tobytes()), pa.py_buffer(block)]
+    )
     lines = _Lines(text, bounds[:-1] + offset)
     if (data[bounds[:-1]] == _BRACE).all():
         return lines
@@ -127,7 +139,7 @@ def _split(block: bytes, offset: int) -> _Lines:
     return lines.take(np.flatnonzero(~np.asarray(skip)))
 
 
-def _parse(data: bytes, schema: pa.Schema, unexpected: str) -> pa.Table:
+def _parse(data: bytes, schema: pa.Schema, unexpected: Literal["error", "ignore"]) -> pa.Table:
     return pj.read_json(
         io.BytesIO(data),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -184,11 +196,7 @@ def _json_type(kind: Type) -> pa.DataType:
     """How a property's value stands in JSON."""
     if kind.base == "Vector":
         return pa.list_(pa.float32())
-    base = {"I32": pa.int64(), "I64": pa.int64(), "U32": pa.int64(), "U64": pa.uint64(), "Bool": pa.bool_()}.get(
-        kind.base
-    )
-    if base is None:
-        base = pa.float64() if kind.base in ("F32", "F64") else pa.string()
+    base = _JSON.get(kind.base, pa.string())
     return pa.list_(base) if kind.list else base
 
 
@@ -243,11 +251,11 @@ def _from_columns(
     reading: Reading,
     file: int,
     label: str,
-    known_bad: Mapping[str, tuple[pa.Array, list[str]]] | None,
+    known_bad: Mapping[str, tuple[Array, list[str]]] | None,
 ) -> TypedBatch:
     """Rows from columns shaped as `_group_schema`; `known_bad` marks values that were refused before."""
     known_bad = known_bad or {}
-    data = table["data"].combine_chunks()
+    data: Array = table["data"].combine_chunks()
     parts = dict(zip(data.type.names, data.flatten(), strict=True))
     given: dict[str, Given] = {}
     for prop in entity.properties.values():
@@ -283,7 +291,7 @@ def _from_columns(
     )
 
 
-def _end(node: NodeType, column: pa.Array) -> Cast:
+def _end(node: NodeType, column: Array) -> Cast:
     kinds = key_parts(node)
     if len(kinds) == 1:
         return endpoint(node, [column], text=False)
@@ -306,30 +314,38 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
     try:
         value = json.loads(line.decode("utf-8").removeprefix("\ufeff"))
     except UnicodeDecodeError as error:
-        return refuse("syntax", f"not UTF-8 at byte {error.start + 1} of the line")
+        refuse("syntax", f"not UTF-8 at byte {error.start + 1} of the line")
+        return None
     except json.JSONDecodeError as error:
-        return refuse("syntax", f"not one JSON record: {error.msg} at column {error.colno}")
+        refuse("syntax", f"not one JSON record: {error.msg} at column {error.colno}")
+        return None
     except RecursionError:
-        return refuse("syntax", "not one JSON record: nested too deeply")
+        refuse("syntax", "not one JSON record: nested too deeply")
+        return None
     if not isinstance(value, dict):
-        return refuse("syntax", f'a record is an object with "type" or "edge", not {_kind(value)}')
+        refuse("syntax", f'a record is an object with "type" or "edge", not {_kind(value)}')
+        return None
     node, edge = value.get("type"), value.get("edge")
     if (node is None) == (edge is None):
-        return refuse("syntax", 'a record has either "type" (a node) or "edge"')
+        refuse("syntax", 'a record has either "type" (a node) or "edge"')
+        return None
     name = node if node is not None else edge
     entity = _entity(reading, node, edge) if isinstance(name, str) else None
     if entity is None:
         declared = reading.catalog.nodes if node is not None else reading.catalog.edges
         word = "node" if node is not None else "edge"
-        return refuse("unknown_type", f"{word} type {name!r} isn't declared; declared: {', '.join(declared) or 'none'}")
+        refuse("unknown_type", f"{word} type {name!r} isn't declared; declared: {', '.join(declared) or 'none'}")
+        return None
     data = value.get("data")
     if data is not None and not isinstance(data, dict):
-        return refuse("syntax", f'"data" is an object, not {_kind(data)}')
+        refuse("syntax", f'"data" is an object, not {_kind(data)}')
+        return None
     loose = [n for n in value if n not in _TOP] + (
         [n for n in ("from", "to") if n in value] if node is not None else []
     )
     if loose:
-        return refuse("syntax", f'a {entity.name} record has no {loose[0]!r}; properties stand in "data"')
+        refuse("syntax", f'a {entity.name} record has no {loose[0]!r}; properties stand in "data"')
+        return None
     unknown = [n for n in data or {} if n != "id" and n not in entity.properties]
     if unknown:
         reading.findings.add(
@@ -358,9 +374,9 @@ def _from_records(
     n = len(records)
     part = lines.take(np.array([i for i, _ in records], dtype=np.int64))
     schema = _group_schema(entity, reading.catalog.nodes)
-    bad: dict[str, tuple[pa.Array, list[str]]] = {}
+    bad: dict[str, tuple[Array, list[str]]] = {}
 
-    def column(name: str, values: list[Any], kind: Type | None, arrow: pa.DataType) -> pa.Array:
+    def column(name: str, values: list[Any], kind: Type | None, arrow: pa.DataType) -> Array:
         out, wrong = [], np.zeros(n, dtype=bool)
         for i, value in enumerate(values):
             try:
@@ -378,7 +394,7 @@ def _from_records(
         column(p.name, [d.get(p.name) for d in datas], p.type, _json_type(p.type)) for p in entity.properties.values()
     ]
     struct = schema.field("data").type
-    columns: dict[str, pa.Array] = {
+    columns: dict[str, Array] = {
         "id": column("id", [r.get("id") for _, r in records], Type("String"), pa.string()),
         "data": pa.StructArray.from_arrays(fields, fields=list(struct)),
     }

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.columns import Cast, cast_column, nulls_of
@@ -64,9 +65,9 @@ class Given:
         shown: what to show of a bad value instead of the column's own (texts, one a record).
     """
 
-    column: pa.Array | pa.ChunkedArray
-    omitted: pa.Array | None = None
-    bad: pa.Array | None = None
+    column: Array | Chunked
+    omitted: Array | None = None
+    bad: Array | None = None
     text: bool = False
     form: DateFormat | None = None
     shown: Sequence[str] | None = None
@@ -75,7 +76,7 @@ class Given:
 def row_schema(entity: NodeType | EdgeType, *, merge: bool) -> pa.Schema:
     """Columns of rows on their way in; all nullable, since what is wrong with a row is said later."""
     ends = ("src", "dst") if isinstance(entity, EdgeType) else ()
-    fields = [pa.field(name, pa.string()) for name in ("id", *ends)]
+    fields: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in ("id", *ends)]
     fields += [pa.field(p.name, arrow_type(p.type)) for p in entity.properties.values()]
     fields += [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
     if merge:
@@ -83,7 +84,7 @@ def row_schema(entity: NodeType | EdgeType, *, merge: bool) -> pa.Schema:
     return pa.schema(fields)
 
 
-def default_column(prop: Property, n: int) -> pa.Array:
+def default_column(prop: Property, n: int) -> Array:
     """The property's default n times, or nulls."""
     if not prop.has_default or prop.default is None:
         return nulls_of(prop.type, n)
@@ -98,10 +99,10 @@ def key_parts(node: NodeType) -> tuple[Type, ...]:
     return tuple(node.properties[name].type for name in node.key) or (Type("String"),)
 
 
-def endpoint(node: NodeType, parts: Sequence[pa.Array | pa.ChunkedArray], *, text: bool) -> Cast:
+def endpoint(node: NodeType, parts: Sequence[Array | Chunked], *, text: bool) -> Cast:
     """Ids of the named nodes (utf8), one a row, from the columns of their key's parts."""
     casts = [cast_column(column, kind, text=text) for column, kind in zip(parts, key_parts(node), strict=True)]
-    bad: pa.Array | None = None
+    bad: Array | None = None
     for cast in casts:
         if cast.bad is not None:
             bad = cast.bad if bad is None else pc.or_(bad, cast.bad)
@@ -114,10 +115,10 @@ def assemble(
     *,
     file: int,
     file_label: str,
-    positions: np.ndarray,
+    positions: npt.NDArray[Any],
     given: Mapping[str, Given],
     ends: Sequence[tuple[Cast, Sequence[str] | None]] = (),
-    ids: pa.Array | None = None,
+    ids: Array | None = None,
 ) -> TypedBatch:
     """Rows of one type from columns of equal length; what doesn't fit goes to the findings.
 
@@ -130,9 +131,9 @@ def assemble(
     """
     n, key, findings = len(positions), entity.table_key, reading.findings
     origin = pa.record_batch({FILE: pa.array(np.full(n, file, dtype=np.int32)), ROW: pa.array(positions, pa.int64())})
-    columns: dict[str, pa.Array] = {}
-    omitted: dict[str, pa.Array] = {}
-    excused: dict[str, pa.Array] = {}
+    columns: dict[str, Array] = {}
+    omitted: dict[str, Array] = {}
+    excused: dict[str, Array] = {}
     for prop in entity.properties.values():
         it = given.get(prop.name)
         if it is None:
@@ -149,7 +150,7 @@ def assemble(
             column = pc.if_else(it.omitted, default_column(prop, n), column)
         columns[prop.name] = column
         omitted[prop.name] = it.omitted if it.omitted is not None else pa.array(np.zeros(n, dtype=bool))
-    own: dict[str, pa.Array] = {}
+    own: dict[str, Array] = {}
     for name, (cast, shown) in zip(("src", "dst"), ends, strict=False):
         own[name] = cast.column
         _report_end(findings, key, origin, cast, name, shown)
@@ -180,13 +181,11 @@ def assemble(
     return TypedBatch(key, rows, generated)
 
 
-def _either(a: pa.Array | None, b: pa.Array | None) -> pa.Array | None:
+def _either(a: Array | None, b: Array | None) -> Array | None:
     return b if a is None else a if b is None else pc.or_(a, b)
 
 
-def _report_type(
-    findings: Findings, key: str, origin: pa.RecordBatch, bad: pa.Array, prop: Property, it: Given
-) -> None:
+def _report_type(findings: Findings, key: str, origin: pa.RecordBatch, bad: Array, prop: Property, it: Given) -> None:
     numbered = origin.append_column("at", pa.array(np.arange(origin.num_rows)))
 
     def text(row: dict[str, Any]) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot, TableChange
 from omnigraph.storage.arrow import table_schema
@@ -26,7 +26,7 @@ class MutationStaging:
         self.snapshot = snapshot
         self.committed = Committed(snapshot)
         self._rows: dict[str, pa.Table] = {}
-        self._deleted: dict[str, pa.Array] = {}
+        self._deleted: dict[str, Array] = {}
 
     @property
     def touched(self) -> frozenset[str]:
@@ -37,7 +37,7 @@ class MutationStaging:
         found = self._rows.get(entity.table_key)
         return found if found is not None else loose_schema(entity).empty_table()
 
-    def deleted(self, table_key: str) -> pa.Array:
+    def deleted(self, table_key: str) -> Array:
         """Ids to be removed."""
         return self._deleted.get(table_key, _NO_IDS)
 
@@ -123,7 +123,7 @@ def _changed(rows: pa.Table, stored: pa.Table) -> pa.Table:
     """The rows that differ from the stored row at the same place."""
     if rows.num_rows == 0:
         return rows
-    same: pa.Array | None = None
+    same: Array | None = None
     nested = []
     for field in rows.schema:
         new, old = one_chunk(rows.column(field.name)), one_chunk(stored.column(field.name))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
+from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.columns import Cast, cast_column
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
@@ -56,7 +56,8 @@ def column_names(stream: BinaryIO, format: str, source: SourceMapping) -> list[s
 def _open_arrow(stream: BinaryIO) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
     magic = stream.read(6)
     stream.seek(0)
-    return pa.ipc.open_file(stream) if magic == b"ARROW1" else pa.ipc.open_stream(stream)
+    file: Any = stream
+    return pa.ipc.open_file(file) if magic == b"ARROW1" else pa.ipc.open_stream(file)
 
 
 def read_tabular(
@@ -169,7 +170,7 @@ def _typed(
     n = batch.num_rows
     nulls = pa.array(source.nulls, pa.string()) if source.nulls is not None and not text else None
 
-    def column(name: str) -> pa.Array:
+    def column(name: str) -> Array:
         values = batch.column(name)
         if nulls is not None and pa.types.is_string(values.type):
             values = pc.if_else(pc.is_in(values, value_set=nulls), pa.scalar(None, pa.string()), values)
@@ -179,7 +180,7 @@ def _typed(
     for name, at in plan.properties.items():
         given[name] = Given(column(at), text=text, form=source.date_format(name))
     for name, value in plan.constants.items():
-        one = pa.array([value]).take(pa.array(np.zeros(n, dtype=np.int64)))
+        one: Array = pa.array([value] * n)
         given[name] = Given(one, form=source.date_format(name))
     ends: list[tuple[Cast, None]] = []
     if isinstance(entity, EdgeType):
