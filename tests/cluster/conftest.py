@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from hack.cluster.cluster import cluster
-from tests.cluster.support import CHECKOUT, Journal, Kube, OperatorProcess, volume_manifests
+from tests.cluster.support import CHECKOUT, Journal, Kube, OperatorProcess, volume, volume_claim
 
 
 @pytest.fixture(scope="session")
@@ -59,14 +59,14 @@ def namespace(kube: Kube) -> Iterator[str]:
     (folder / "incoming").mkdir(parents=True)
     for path in (folder, folder / "incoming"):
         path.chmod(0o777)  # the pods' user isn't ours
-    kube.apply(*volume_manifests(name, folder))
+    kube.apply(volume(name, name, "graphs", folder), volume_claim(name, "graphs", name))
     kube.folders[name] = folder
     yield name
     kube.run("delete", "omnigraphs", "--all", "-n", name, "--wait=false")
     for graph in kube.items(name, "omnigraphs"):  # an operator that is gone by now can't take its finalizer off
         kube.patch(name, "omnigraph", graph["metadata"]["name"], {"metadata": {"finalizers": []}})
     kube.run("delete", "namespace", name, "--wait=false")
-    kube.run("delete", "persistentvolume", name, "--wait=false")
+    kube.run("delete", "persistentvolume", "-l", f"test-namespace={name}", "--wait=false")
     shutil.rmtree(folder, ignore_errors=True)  # pods on their way out may still write
 
 

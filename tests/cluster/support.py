@@ -222,36 +222,35 @@ class OperatorProcess:
                 self.kill()
 
 
-def volume_manifests(namespace: str, folder: Path) -> list[dict[str, Any]]:
-    """A PersistentVolume on a folder of the node, and the claim `graphs` on it."""
-    size = {"storage": "1Gi"}
-    modes = ["ReadWriteMany"]
-    return [
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolume",
-            "metadata": {"name": namespace},
-            "spec": {
-                "capacity": size,
-                "accessModes": modes,
-                "storageClassName": "",
-                "persistentVolumeReclaimPolicy": "Retain",
-                "claimRef": {"namespace": namespace, "name": "graphs"},
-                "hostPath": {"path": str(folder), "type": "Directory"},
-            },
+def volume(namespace: str, name: str, claim: str, folder: Path) -> dict[str, Any]:
+    """A PersistentVolume on a folder of the node, for one claim."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": {"test-namespace": namespace}},
+        "spec": {
+            "capacity": {"storage": "1Gi"},
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "persistentVolumeReclaimPolicy": "Retain",
+            "claimRef": {"namespace": namespace, "name": claim},
+            "hostPath": {"path": str(folder), "type": "Directory"},
         },
-        {
-            "apiVersion": "v1",
-            "kind": "PersistentVolumeClaim",
-            "metadata": {"name": "graphs", "namespace": namespace},
-            "spec": {
-                "accessModes": modes,
-                "storageClassName": "",
-                "volumeName": namespace,
-                "resources": {"requests": size},
-            },
+    }
+
+
+def volume_claim(namespace: str, name: str, volume_name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "accessModes": ["ReadWriteMany"],
+            "storageClassName": "",
+            "volumeName": volume_name,
+            "resources": {"requests": {"storage": "1Gi"}},
         },
-    ]
+    }
 
 
 def config_map(namespace: str, name: str, **data: str) -> dict[str, Any]:

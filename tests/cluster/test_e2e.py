@@ -8,28 +8,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.cluster.support import (
-    CHECKOUT,
-    QUERIES,
-    RECORDS,
-    Journal,
-    Kube,
-    config_map,
-    graph,
-    wait_for,
-)
+from hack.demo.collect import collect
+from tests.cluster.support import CHECKOUT, Journal, Kube, volume, wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 
 SYSTEM = "omnigraph-system"
-TOKEN = "a-token-for-this-test"
+TOKEN = "demo-token"  # of the example
 ASK = """
-import json, sys, urllib.request
-body = json.dumps({"params": {"name": "Ada"}}).encode()
+import sys, urllib.request
 headers = {"Authorization": "Bearer " + sys.argv[2], "Content-Type": "application/json"}
-request = urllib.request.Request(sys.argv[1] + "/queries/known_by", data=body, headers=headers)
+request = urllib.request.Request(sys.argv[1], data=sys.argv[3].encode(), headers=headers)
 print(urllib.request.urlopen(request, timeout=20).read().decode())
 """
 
@@ -47,8 +37,9 @@ def deployed_operator(kube: Kube, image: str) -> Iterator[None]:
     kube.run("delete", "-f", manifests, "--wait=false")
 
 
-def ask(kube: Kube, namespace: str, address: str) -> dict[str, Any]:
+def ask(kube: Kube, namespace: str, address: str, query: str, params: dict[str, Any]) -> dict[str, Any]:
     """The answer of a stored query, asked from a pod of its own, as an application would."""
+    body = json.dumps({"params": params})
     pod = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -60,7 +51,7 @@ def ask(kube: Kube, namespace: str, address: str) -> dict[str, Any]:
                     "name": "ask",
                     "image": "localhost/omnigraph:dev",
                     "imagePullPolicy": "IfNotPresent",
-                    "command": ["python", "-c", ASK, address, TOKEN],
+                    "command": ["python", "-c", ASK, f"{address}/queries/{query}", TOKEN, body],
                 }
             ],
         },
@@ -71,49 +62,32 @@ def ask(kube: Kube, namespace: str, address: str) -> dict[str, Any]:
     return answer
 
 
-def test_from_a_manifest_to_an_answer(
+def test_from_the_examples_manifests_to_an_answer(
     kube: Kube, image: str, namespace: str, journal: Journal, deployed_operator: None
 ) -> None:
+    folder = kube.folders[namespace]
+    counts = collect(folder / "data")
+    kube.apply(volume(namespace, f"{namespace}-example", "python-env", folder))
     began = time.monotonic()
-    tokens = {"demo": {"token": TOKEN, "allow": ["read", "change"]}}
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "metadata": {"name": "tokens", "namespace": namespace},
-        "stringData": {"tokens.yaml": yaml.safe_dump(tokens)},
-    }
-    (kube.folders[namespace] / "incoming/people.ndjson").write_text(RECORDS)
-    load = {
-        "name": "people",
-        "source": {"uri": "file:///graphs/incoming/people.ndjson"},
-        "mode": "merge",
-        "spark": "Always",
-    }
-    server = {
-        "auth": {"tokensSecretRef": {"name": "tokens", "key": "tokens.yaml"}},
-        "queries": [{"configMapRef": {"name": "queries"}}],
-    }
-    kube.apply(
-        secret,
-        config_map(namespace, "queries", **{"people.gq": QUERIES}),
-        graph(namespace, loads=[load], server=server),
-    )
-    found = kube.wait_condition(namespace, "people", "Ready", timeout=300)
+    kube.run("apply", "-n", namespace, "-k", str(CHECKOUT / "examples/python-env-cluster"))
+    found = kube.wait_condition(namespace, "python-env", "Ready", timeout=400)
     ready_after = time.monotonic() - began
-    [loaded] = found["status"]["loads"]
-    assert (loaded["phase"], loaded["rows"], loaded["engine"]) == ("Loaded", 5, "spark")
+
+    packages, files = found["status"]["loads"]
+    assert (packages["phase"], files["phase"]) == ("Loaded", "Loaded")
+    assert files["engine"] == "spark"  # the fall-back: one Job with Spark inside
+    assert files["rows"] > 1000
     order = journal.check_order()
-    assert order[:3] == ["init", "sweep", "load"]
-    assert [s["metadata"]["name"] for s in kube.items(namespace, "services", "omnigraph.io/graph=people")] == [
-        "people-rw"
-    ]
+    assert order[:5] == ["init", "sweep", "load", "sweep", "load"]
+    services = kube.items(namespace, "services", "omnigraph.io/graph=python-env")
+    assert [service["metadata"]["name"] for service in services] == ["python-env-rw"]
 
-    answer = ask(kube, namespace, found["status"]["endpoints"]["readWrite"])
-    assert [row["f.name"] for row in answer["rows"]] == ["Grace", "Linus"]
-    print(f"ready after {ready_after:.1f} s, answered after {time.monotonic() - began:.1f} s: {answer}")
+    answer = ask(kube, namespace, found["status"]["endpoints"]["readWrite"], "most_required", {"top": 5})
+    assert answer["row_count"] == 5
+    print(f"{counts} rows; ready after {ready_after:.1f} s, answered after {time.monotonic() - began:.1f} s: {answer}")
 
-    kube.run("delete", "omnigraph", "people", "-n", namespace, "--timeout=90s")
+    kube.run("delete", "omnigraph", "python-env", "-n", namespace, "--timeout=90s")
     kinds = "jobs,deployments,services,configmaps,leases"
-    wait_for("all of it to go", lambda: not kube.items(namespace, kinds, "omnigraph.io/graph=people"), 90)
-    wait_for("its pods to go", lambda: not kube.items(namespace, "pods", "omnigraph.io/graph=people"), 90)
-    assert (kube.folders[namespace] / "people").is_dir()  # deletionPolicy: Retain
+    wait_for("all of it to go", lambda: not kube.items(namespace, kinds, "omnigraph.io/graph=python-env"), 90)
+    wait_for("its pods to go", lambda: not kube.items(namespace, "pods", "omnigraph.io/graph=python-env"), 90)
+    assert (folder / "python-env.omni").is_dir()  # deletionPolicy: Retain

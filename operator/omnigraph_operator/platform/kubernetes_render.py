@@ -350,6 +350,8 @@ def _environment(spec: OmniGraphSpec) -> list[dict[str, str]]:
         "AWS_ENDPOINT": storage.endpoint,
         "AWS_REGION": storage.region,
         "AWS_ALLOW_HTTP": None if storage.allow_http is None else str(storage.allow_http).lower(),
+        # Read by the task that starts Spark itself; a SparkApplication says it in its own way.
+        "OMNIGRAPH_SPARK_DRIVER_MEMORY": spec.spark.driver.memory,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if storage.path_style is None else str(not storage.path_style).lower(),
     }
     return [{"name": name, "value": value} for name, value in values.items() if value is not None]
