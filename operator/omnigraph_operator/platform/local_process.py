@@ -57,7 +57,10 @@ def _main(folder: Path, run: str) -> int:
     """The runner."""
     lock = _lock(folder)
     command = read_json(folder / "command.json")
-    if lock is None or command is None or command["run"] != run or (folder / "exit.json").exists():
+    if lock is None or command is None or command["run"] != run:
+        return 0
+    # Taken up before, by a runner that ended or was killed: it has an outcome already, and that one stands.
+    if (folder / "process.json").exists() or (folder / "exit.json").exists():
         return 0
     # TERM is for the command, in the same process group; the runner stays to write down how it ended.
     signal.signal(signal.SIGTERM, lambda *_: None)
