@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from omnigraph_operator import decide
 from omnigraph_operator.decide.shapes import (
     Action,
