@@ -155,6 +155,22 @@ def test_a_paused_graph_waits(
     assert all(c["type"] != "Paused" for c in found["status"]["conditions"])
 
 
+def test_a_server_waiting_for_its_secret_says_which(
+    kube: Kube, image: str, namespace: str, operator: OperatorProcess
+) -> None:
+    server = {"auth": {"tokensSecretRef": {"name": "tokens"}}}
+    kube.apply(graph(namespace, loads=[], server=server))
+
+    def told() -> bool:
+        ready = kube.condition(namespace, "people", "Ready")
+        return ready is not None and 'secret "tokens" not found' in ready["message"]
+
+    wait_for("the missing Secret to be named", told, 90)
+    found = kube.get(namespace, "omnigraph", "people")
+    assert found is not None
+    check_status(found)
+
+
 @pytest.mark.parametrize("policy", ["Retain", "Delete"])
 def test_deletion_takes_the_data_only_when_told_to(
     kube: Kube, image: str, namespace: str, operator: OperatorProcess, policy: str

@@ -113,7 +113,14 @@ def _one(
         if current.ready:
             endpoints = {_KEYS[purpose]: current.endpoint} if current.endpoint else {}
             return Serving(True, True, actions=actions + others, endpoints=endpoints, entries=entries, keep=keep)
-        return Serving(False, True, actions=actions, entries=entries, keep=keep, doing=f"{what} starting")
+        return Serving(
+            False,
+            True,
+            actions=actions,
+            entries=entries,
+            keep=keep,
+            doing=": ".join(filter(None, (f"{what} starting", current.message))),
+        )
     if tracked.exhausted:
         problem = ("ServerFailed", f"the {what} can't be started: {tracked.message}")
         return Serving(False, True, actions=actions, problem=problem, entries=entries, keep=keep)

@@ -70,7 +70,9 @@ def step(desired: Desired, observed: Observed, wanted: Work | None, *, round_: s
         settled = _settle(observed, lease.holder)
         return settled if wanted is None or settled.actions else _waiting(settled, lease.holder)
     if wanted.name in observed.workloads:
-        return Step()
+        there = observed.workloads[wanted.name]
+        # What keeps it from running (an image, a volume) is worth saying; otherwise its stage says what it does.
+        return Step(doing=f"{there.name}: {there.message}" if there.message and not there.phase.terminal else "")
     if wanted.purpose in NO_SWEEP:
         return Step((Start(wanted),), 0.0)
     return _swept(desired, observed, wanted, round_)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -43,7 +44,7 @@ from omnigraph_operator.platform.kubernetes_names import (
     WORKLOAD,
     owned_by,
 )
-from omnigraph_operator.platform.kubernetes_observe import application_state, parse_time, workloads
+from omnigraph_operator.platform.kubernetes_observe import application_state, parse_time, unexplained, workloads
 
 __all__ = ["KubernetesPlatform"]
 
@@ -98,6 +99,10 @@ class KubernetesPlatform:
         if "deletionTimestamp" in meta:
             terminating = self._namespace_terminating(namespace)
         seen = workloads(jobs, deployments, applications, pods)
+        seen |= {
+            name: replace(seen[name], message=self._warning(namespace, pod))
+            for name, pod in unexplained(seen, pods, now).items()
+        }
         self._end_overdue(namespace, applications, seen, now)
         return Observed(
             now=now,
@@ -148,6 +153,13 @@ class KubernetesPlatform:
                 if digest is not None and owned_by(child, obj):
                     out[kind, child["metadata"]["name"]] = digest
         return out
+
+    def _warning(self, namespace: str, pod: str) -> str:
+        """What the newest warning about a pod says."""
+        found = self._api.list("events", namespace, fields=f"involvedObject.name={pod},type=Warning")
+        newest = max(found, key=lambda event: str(event.get("lastTimestamp") or event["metadata"]["creationTimestamp"]),
+                     default={})  # fmt: skip
+        return f"{newest.get('reason', '')}: {newest.get('message', '')}".strip(": ")
 
     def _namespace_terminating(self, namespace: str) -> bool:
         try:

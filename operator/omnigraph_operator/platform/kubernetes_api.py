@@ -109,9 +109,11 @@ class Api:
                 return None
             raise
 
-    def list(self, resource: str, namespace: str | None, selector: str = "") -> list[Json]:
-        """All objects that match a label selector; items carry no apiVersion and kind (the server leaves them out)."""
-        query = {"labelSelector": selector, "resourceVersion": ""} if selector else {}
+    def list(self, resource: str, namespace: str | None, selector: str = "", *, fields: str = "") -> list[Json]:
+        """All objects that match selectors; items carry no apiVersion and kind (the server leaves them out)."""
+        query = {"labelSelector": selector} if selector else {}
+        if fields:
+            query["fieldSelector"] = fields
         answer = self.call("GET", _path(resource, namespace), query=query)
         items: list[Json] = answer.get("items", [])
         return items

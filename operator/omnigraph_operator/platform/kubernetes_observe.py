@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from omnigraph_operator.decide.shapes import Engine, Phase, Purpose, Workload
@@ -24,10 +24,11 @@ from omnigraph_operator.platform.kubernetes_names import (
 )
 from omnigraph_operator.platform.kubernetes_render import DRIVER_CONTAINER, SERVER_PORT, TASK
 
-__all__ = ["application_state", "parse_time", "workloads"]
+__all__ = ["application_state", "parse_time", "unexplained", "workloads"]
 
 Json = Mapping[str, Any]
 MESSAGE_LENGTH = 2000
+PATIENCE = timedelta(seconds=5)  # how long a pod may take to start before its events are looked at
 
 
 def workloads(
@@ -65,6 +66,26 @@ def application_state(application: Json) -> str:
     """The SparkApplication's state; empty until its operator has looked at it."""
     state: str = (application.get("status") or {}).get("applicationState", {}).get("state", "")
     return state
+
+
+def unexplained(seen: Mapping[str, Workload], pods: Iterable[Json], now: datetime) -> dict[str, str]:
+    """Pods that have been about to start for a while without saying why not.
+
+    Their reason (a Secret or volume that isn't there) is told by events alone.
+
+    Returns:
+        A pod's name for each such workload.
+    """
+    out: dict[str, str] = {}
+    for pod in pods:
+        name = _workload_of(pod)
+        workload = seen.get(name or "")
+        if name is None or workload is None or workload.message or workload.ready or _phase(pod) != "Pending":
+            continue
+        created = parse_time(pod["metadata"]["creationTimestamp"])
+        if created is not None and now - created >= PATIENCE:
+            out[name] = pod["metadata"]["name"]
+    return out
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -244,7 +265,9 @@ def _outcome(pods: Sequence[Json]) -> tuple[Mapping[str, Any] | None, int | None
     for item in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
         waiting = (item.get("state") or {}).get("waiting")
         if waiting and waiting.get("reason") not in (None, "PodInitializing", "ContainerCreating"):
-            return None, _last_exit(item), f"{waiting['reason']}: {waiting.get('message', '')}".rstrip(": ")
+            before = (item.get("lastState") or {}).get("terminated") or {}  # why it is being restarted
+            told = before.get("message", "").strip()[-MESSAGE_LENGTH:] or waiting.get("message", "")
+            return None, before.get("exitCode"), f"{waiting['reason']}: {told}".rstrip(": ")
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
             return None, None, f"{condition.get('reason', 'Unscheduled')}: {condition.get('message', '')}"
@@ -258,11 +281,6 @@ def _container(items: Sequence[Json] | None, names: Sequence[str]) -> Json | Non
 def _ended(item: Json | None) -> Json | None:
     ended: Json | None = ((item or {}).get("state") or {}).get("terminated")
     return ended
-
-
-def _last_exit(item: Json) -> int | None:
-    code: int | None = ((item.get("lastState") or {}).get("terminated") or {}).get("exitCode")
-    return code
 
 
 def _result(text: str) -> Mapping[str, Any] | None:
