@@ -32,7 +32,7 @@ spec:
   server:
     auth: {unauthenticated: true}
     queries:
-      - inline: "query all { match { $p: Person } return { $p.name, $p.age } order { $p.name } }"
+      - inline: "query all() { match { $p: Person } return { $p.name, $p.age } order { $p.name } }"
 """
 
 
@@ -110,7 +110,7 @@ def test_killed_at_random_moments_it_converges(tmp_path: Path) -> None:
         import omnigraph
 
         with omnigraph.open(uri, read_only=True) as graph:
-            names = graph.query("query q { match { $p: Person } return { $p.name } order { $p.name } }").to_pylist()
+            names = graph.query("query q() { match { $p: Person } return { $p.name } order { $p.name } }").to_pylist()
             assert [r["p.name"] for r in names] == [f"p{i:03d}" for i in range(people)]
             assert graph.snapshot().tables["edge:Knows"].row_count == people - 1
             operations = [c.operation_id for c in graph.commits(limit=10_000) if c.operation_id and not c.recovery_kind]
