@@ -62,11 +62,11 @@ _HOMES = {"Catalog": "omnigraph.schema.catalog", "Mapping": "omnigraph.write.map
 )
 
 
-def init(uri: str | Path, *, schema: str | Path, actor: str | None = None) -> Graph:
+def init(uri: str | Path, *, schema: str | Path, actor: str | None = None, operation_id: str | None = None) -> Graph:
     """Create an empty graph; see `Graph.init`."""
     from omnigraph.graph import Graph
 
-    return Graph.init(uri, schema=schema, actor=actor)
+    return Graph.init(uri, schema=schema, actor=actor, operation_id=operation_id)
 
 
 def open(uri: str | Path, *, read_only: bool = False, actor: str | None = None, recovery: Recovery = "auto") -> Graph:

@@ -138,20 +138,24 @@ class Graph:
     # ---- opening ---------------------------------------------------------------------------------------------------
 
     @classmethod
-    def init(cls, uri: str | Path, *, schema: str | Path, actor: str | None = None) -> Graph:
+    def init(
+        cls, uri: str | Path, *, schema: str | Path, actor: str | None = None, operation_id: str | None = None
+    ) -> Graph:
         """Create an empty graph.
 
         Args:
             uri: a folder that isn't there or is empty, or an `s3://` URI.
             schema: the `.pg` text, or the path of a file with it.
             actor: who creates it and writes through this object.
+            operation_id: a ULID; the same one again opens the graph it made.
 
         Raises:
             LanguageError: the schema was refused.
             Conflict: there is a graph already.
         """
         text, file = _text_and_name(schema, "schema.pg")
-        return cls(Repository.create(str(uri), compile_schema(text, file=file), actor=actor), actor=actor)
+        catalog = compile_schema(text, file=file)
+        return cls(Repository.create(str(uri), catalog, actor=actor, operation_id=operation_id), actor=actor)
 
     @classmethod
     def open(
@@ -191,6 +195,10 @@ class Graph:
     @property
     def read_only(self) -> bool:
         return self._repository.read_only
+
+    def made_by(self, operation_id: str) -> bool:
+        """Whether this operation created the graph."""
+        return self._repository.made_by(operation_id)
 
     def close(self) -> None:
         """Let go of the graph. Nothing is buffered, so nothing is lost without it."""

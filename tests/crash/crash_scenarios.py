@@ -24,6 +24,7 @@ edge Knows: Person -> Person {
 }
 """
 ACTOR = "alice"
+CREATION = "01J9ZC4T5E8QK3W7R2N6M1XV00"
 
 
 def people(ids: list[str], age: int) -> pa.Table:
@@ -47,7 +48,7 @@ def knows(pairs: list[tuple[str, str]]) -> pa.Table:
 
 def build(uri: str) -> None:
     """The graph every scenario begins with: people, no cities, a branch `dev`."""
-    repository = Repository.create(uri, compile_schema(SCHEMA))
+    repository = Repository.create(uri, compile_schema(SCHEMA), operation_id=CREATION)
     staging = Staging(
         "main", WriterKind.LOAD, (TableChange("node:Person", appends=people(["ann", "bob", "cy", "dee"], 1)),)
     )

@@ -198,6 +198,19 @@ def test_create_killed_at_every_step(tmp_path: Path) -> None:
         assert len(repository.commits()) == 1
 
 
+def test_a_creation_killed_after_the_graph_exists_is_known_again_by_its_operation(tmp_path: Path) -> None:
+    catalog = compile_schema(scenarios.SCHEMA)
+    for place in (Step.CREATE_MANIFEST_WRITTEN, Step.CREATE_COMMIT_RECORDED):
+        uri = tmp_path / place
+        killed(uri, "build", f"{place}:1")
+        with pytest.raises(Conflict, match="already"):
+            Repository.create(str(uri), catalog, operation_id="01J9ZC4T5E8QK3W7R2N6M1XVYZ")
+        repository = Repository.create(str(uri), catalog, operation_id=scenarios.CREATION)
+        assert repository.made_by(scenarios.CREATION)
+        assert [c.operation_id for c in repository.commits()] == [scenarios.CREATION]
+        assert (uri / "_schema.pg").exists()
+
+
 def test_a_live_process_only_rolls_forward(seed: Path, tmp_path: Path) -> None:
     uri = tmp_path / "graph"
     shutil.copytree(seed, uri)

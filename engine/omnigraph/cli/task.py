@@ -74,6 +74,8 @@ def init(
     import omnigraph
     from omnigraph.schema import compile_schema
 
+    operation = operation_id or report.fresh_id()
+
     def work() -> dict[str, Any]:
         # A schema that doesn't compile is refused even where a graph is there to be taken over.
         wanted = compile_schema(schema.read_text(encoding="utf-8"), file=str(schema))
@@ -83,19 +85,20 @@ def init(
                 graph = omnigraph.open(uri, recovery="none")
             except NotFound:
                 graph = None
-        adopted = graph is not None
         if graph is None:
             try:
-                graph = omnigraph.init(uri, schema=schema, actor=actor)
+                graph = omnigraph.init(uri, schema=schema, actor=actor, operation_id=operation)
             except Conflict:
                 # Another task was faster; the graph that is there is the one to take over.
                 if adopt == "Never":
                     raise
-                graph, adopted = omnigraph.open(uri, recovery="none"), True
+                graph = omnigraph.open(uri, recovery="none")
+        # A task that was killed after it had created the graph, and runs again, has created it.
+        adopted = not graph.made_by(operation)
         here = graph.schema.catalog
         return {"adopted": adopted, "schemaInSync": here.hash == wanted.hash} | _state(graph, "main")
 
-    _run("init", uri, operation_id, sweep, result, lambda _: work(), must_exist=False)
+    _run("init", uri, operation, sweep, result, lambda _: work(), must_exist=False)
 
 
 @app.command("sweep")

@@ -11,6 +11,7 @@ from ulid import ULID
 from omnigraph.errors import Conflict
 from omnigraph.schema.catalog import Catalog
 from omnigraph.storage.arrow import table_schema
+from omnigraph.storage.commit import check_operation_id
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.history import ACTORS_SCHEMA, COMMITS_SCHEMA
 from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, MANIFEST, RECOVERY, free_location
@@ -18,21 +19,27 @@ from omnigraph.storage.manifest import head_row, manifest_schema, manifest_table
 from omnigraph.storage.schemas import remember, write_copies, write_schema
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store, create_dataset
+from omnigraph.storage.sweep import follow_head
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
-__all__ = ["create_graph"]
+__all__ = ["create_graph", "made_by"]
 
 
-def create_graph(engine: Engine, catalog: Catalog, actor: str | None) -> CommitInfo:
+def create_graph(engine: Engine, catalog: Catalog, actor: str | None, operation_id: str | None = None) -> CommitInfo:
     """Create an empty graph with this schema.
+
+    Args:
+        operation_id: recorded in the first commit; where that commit carries it already, the creation is done.
 
     Raises:
         Conflict: there is a graph at this root already.
     """
     store = engine.store
+    if operation_id is not None:
+        check_operation_id(operation_id)
     if store.latest_or_none(MANIFEST) is not None:
-        raise _exists(store)
+        return _made_before(engine, operation_id)
     write_schema(store.files, catalog)
     reach(Step.CREATE_SCHEMA_WRITTEN)
     commit = CommitInfo(
@@ -42,6 +49,7 @@ def create_graph(engine: Engine, catalog: Catalog, actor: str | None) -> CommitI
         parents=(),
         created_at=datetime.now(UTC),
         actor=actor,
+        operation_id=operation_id,
         schema_hash=catalog.hash,
     )
     rows, taken = [], set[str]()
@@ -72,6 +80,22 @@ def create_graph(engine: Engine, catalog: Catalog, actor: str | None) -> CommitI
     reach(Step.CREATE_COMMIT_RECORDED)
     write_copies(store.files, catalog)
     return commit
+
+
+def made_by(engine: Engine, operation_id: str) -> CommitInfo | None:
+    """The graph's first commit, if this operation made it."""
+    head = engine.manifest.current(MAIN).head
+    first = engine.history.find_operation(MAIN, check_operation_id(operation_id), head)
+    return first if first is not None and not first.parents else None
+
+
+def _made_before(engine: Engine, operation_id: str | None) -> CommitInfo:
+    """The first commit of a graph that this very operation made; a kill may have kept its row and copies from it."""
+    first = None if operation_id is None else made_by(engine, operation_id)
+    if first is None:
+        raise _exists(engine.store)
+    follow_head(engine)
+    return first
 
 
 def _exists(store: Store) -> Conflict:

@@ -13,7 +13,7 @@ from omnigraph.schema.catalog import Catalog
 from omnigraph.storage import branch as branches
 from omnigraph.storage import fragments
 from omnigraph.storage.commit import commit as commit_staging
-from omnigraph.storage.create import create_graph
+from omnigraph.storage.create import create_graph, made_by
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork
 from omnigraph.storage.indices import IndexReport, build_indices
@@ -45,14 +45,19 @@ class Repository:
         return f"Repository({self.uri!r}{', read_only=True' if self.read_only else ''})"
 
     @classmethod
-    def create(cls, uri: str, catalog: Catalog, *, actor: str | None = None) -> Repository:
+    def create(
+        cls, uri: str, catalog: Catalog, *, actor: str | None = None, operation_id: str | None = None
+    ) -> Repository:
         """Create an empty graph. A creation that was interrupted is done anew by calling this again.
 
+        Args:
+            operation_id: ULID of the creation; the same one again opens the graph it made.
+
         Raises:
-            Conflict: there is a graph already.
+            Conflict: there is a graph already, made by another operation.
         """
         engine = Engine.of(parse_root(uri))
-        create_graph(engine, catalog, actor)
+        create_graph(engine, catalog, actor, operation_id)
         return cls(engine)
 
     @classmethod
@@ -71,6 +76,10 @@ class Repository:
                 details={"uri": engine.store.root.uri},
             )
         return cls(engine, read_only=read_only)
+
+    def made_by(self, operation_id: str) -> bool:
+        """Whether this operation created the graph."""
+        return made_by(self.engine, operation_id) is not None
 
     # --- reading ---
 

@@ -23,7 +23,17 @@ from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
-__all__ = ["RECOVERY_ACTOR", "SweepReport", "heal", "observe", "pending_error", "roll_back", "settle", "sweep"]
+__all__ = [
+    "RECOVERY_ACTOR",
+    "SweepReport",
+    "follow_head",
+    "heal",
+    "observe",
+    "pending_error",
+    "roll_back",
+    "settle",
+    "sweep",
+]
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 
@@ -58,7 +68,7 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
     unreadable: RecoveryPending | None = None
     if mode == "full":
         engine.sidecars.sweep_temporary()
-        _follow_head(engine)
+        follow_head(engine)
     for name in engine.sidecars.names():
         try:
             sidecar = engine.sidecars.read(name)
@@ -86,7 +96,7 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
     return SweepReport(tuple(outcomes), tuple(pending))
 
 
-def _follow_head(engine: Engine) -> None:
+def follow_head(engine: Engine) -> None:
     """Complete what a creation killed after its manifest left undone: the first commit's row, the schema's copies."""
     head = engine.manifest.current(MAIN).head
     engine.history.fill_gap(head, MAIN)

@@ -68,6 +68,21 @@ def task(files: Path, command):
     return run
 
 
+def test_an_init_that_runs_again_has_created_the_graph_not_adopted_it(files: Path, task) -> None:
+    mine = ("init", "--schema", files / "schema.pg", "--operation-id", "01J9ZC4T5E8QK3W7R2N6M1XVYA")
+    _, made = task(*mine)
+    for more in ((), ("--adopt", "Never")):
+        code, again = task(*mine, *more)
+        assert (code, again["adopted"], again["head"]) == (0, False, made["head"]), more
+    _, other = task("init", "--schema", files / "schema.pg", "--operation-id", "01J9ZC4T5E8QK3W7R2N6M1XVYZ")
+    assert (other["ok"], other["adopted"]) == (True, True)
+    # A later write of the same id is no creation.
+    load = ("load", "--source", files / "people.ndjson", "--operation-id", "01J9ZC4T5E8QK3W7R2N6M1XVYZ")
+    assert task(*load)[0] == 0
+    _, other = task("init", "--schema", files / "schema.pg", "--operation-id", "01J9ZC4T5E8QK3W7R2N6M1XVYZ")
+    assert other["adopted"] is True
+
+
 def test_init_load_index_sweep(files: Path, task) -> None:
     code, made = task("init", "--schema", files / "schema.pg")
     assert code == 0, made
