@@ -58,8 +58,8 @@ cluster-test: setup ## the operator's tests on the cluster (with CLUSTER=auto: o
 cluster-e2e: setup ## the whole way on real pods, once
 	@CLUSTER=require $(PY) -m pytest -q -m e2e tests/cluster
 
-image: setup ## the container image, without a registry
-	@$(PY) -m hack.image
+image: setup ## the container image, without a registry, loaded into the cluster
+	@$(PY) -m hack.image --load
 
 bench: setup ## every benchmark, printed
 	@for f in hack/bench/*.py; do echo "== $$f"; $(PY) $$f; done
