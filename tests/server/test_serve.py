@@ -18,6 +18,7 @@ import pytest
 
 import omnigraph
 from omnigraph.cli.main import main
+from omnigraph_server.run import bind
 
 sys.path.insert(0, str(Path(__file__).parent))
 from conftest import ADD, COUNT, bearer
@@ -164,3 +165,10 @@ def test_starts_that_are_refused(
     code = main(["serve", *map(str, args), "--port", "0"])
     assert code == (2 if case in ("no-auth", "both") else 1)
     assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_answers_do_not_wait_for_acknowledgements(host: str) -> None:
+    sock = bind(host, 0)
+    with sock:
+        assert sock.proto == socket.IPPROTO_TCP  # what asyncio looks at before it sets TCP_NODELAY

@@ -63,6 +63,7 @@ def session(name: str, settings: PipelineSettings) -> Iterator[SparkSession]:
             )
         # Workers must be this interpreter, with this environment's packages.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         cores = os.cpu_count() or 2
         builder = (
             builder.master("local[*]")
@@ -70,6 +71,7 @@ def session(name: str, settings: PipelineSettings) -> Iterator[SparkSession]:
             .config("spark.driver.host", "127.0.0.1")
             .config("spark.driver.bindAddress", "127.0.0.1")
             .config("spark.ui.enabled", "false")
+            .config("spark.log.level", "ERROR")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.shuffle.partitions", str(cores * 2))
             # Small machines: a quick start matters more than the last percent of speed.
