@@ -23,7 +23,7 @@ from omnigraph.pipeline.session import session
 from omnigraph.pipeline.settings import PipelineSettings
 from omnigraph.pipeline.splits import split_file
 from omnigraph.pipeline.stage import CommittedTask, Staged, StageTask, stage, table_folder, write_committed
-from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind
+from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind, check_operation_id
 from omnigraph.write.findings import Findings
 from omnigraph.write.loader import Loaded, LoadResult, Mode, change_of, done_before, judge, reads_of
 from omnigraph.write.mapping import Mapping, entity_of
@@ -61,6 +61,7 @@ def run(job: LoadJob, say: Callable[[str], None] | None = None) -> LoadResult:
         Conflict: the branch moved meanwhile.
     """
     say = say or (lambda line: print(line, file=sys.stderr, flush=True))
+    check_operation_id(job.operation_id)  # a folder is named by it, and removed
     settings = PipelineSettings.from_env()
     repository = Repository.open(job.uri)
     if job.branch not in {b.name for b in repository.branches()}:

@@ -3,6 +3,7 @@
 from omnigraph.storage.arrow import arrow_type, table_schema
 from omnigraph.storage.fragments import write_fragments
 from omnigraph.storage.indices import IndexReport
+from omnigraph.storage.layout import check_operation_id
 from omnigraph.storage.remote import scan_table
 from omnigraph.storage.repository import At, Repository
 from omnigraph.storage.snapshot import Snapshot
@@ -22,6 +23,7 @@ __all__ = [
     "TableRef",
     "WriterKind",
     "arrow_type",
+    "check_operation_id",
     "scan_table",
     "table_schema",
     "write_fragments",

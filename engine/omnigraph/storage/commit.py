@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -11,11 +10,11 @@ from typing import Any
 import lance
 from ulid import ULID
 
-from omnigraph.errors import BadRequest, Conflict, ExpectedVersionMismatch, Internal, OmniGraphError
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError
 from omnigraph.storage.change import apply, stage
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
-from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.layout import check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, check_expected, publish
 from omnigraph.storage.recovery import Action, Decision
@@ -25,18 +24,11 @@ from omnigraph.storage.sweep import RECOVERY_ACTOR, heal, observe, roll_back
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef
 
-__all__ = ["check_operation_id", "commit", "neutral", "settle_drift"]
+__all__ = ["commit", "neutral", "settle_drift"]
 
 log = logging.getLogger(__name__)
 
-_OPERATION = re.compile(r"^[0-9A-Za-z_-]{1,64}$")
 _NEUTRAL = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateConfig"})
-
-
-def check_operation_id(text: str) -> str:
-    if not _OPERATION.match(text):
-        raise BadRequest(f"operation id {text!r}: use a ULID (letters, digits, '-', '_', at most 64 characters)")
-    return text
 
 
 def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:

@@ -11,10 +11,9 @@ from ulid import ULID
 from omnigraph.errors import Conflict
 from omnigraph.schema.catalog import Catalog
 from omnigraph.storage.arrow import table_schema
-from omnigraph.storage.commit import check_operation_id
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.history import ACTORS_SCHEMA, COMMITS_SCHEMA
-from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, MANIFEST, RECOVERY, free_location
+from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, MANIFEST, RECOVERY, check_operation_id, free_location
 from omnigraph.storage.manifest import head_row, manifest_schema, manifest_table, registration_row, version_row
 from omnigraph.storage.schemas import remember, write_copies, write_schema
 from omnigraph.storage.steps import Step, reach

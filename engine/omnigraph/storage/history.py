@@ -17,7 +17,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph.errors import NotFound
-from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, RECOVERIES, lance_branch
+from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, RECOVERIES, lance_branch, quoted
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store, create_dataset
@@ -131,13 +131,13 @@ class History:
             if head.id in self._recorded:
                 return
             commits = self._lineage(branch)
-            if not commits.count_rows(f"graph_commit_id = '{head.id}'"):
+            if not commits.count_rows(f"graph_commit_id = {quoted(head.id)}"):
                 own = self._own(branch)
                 self._merge(own, commit_rows([head]))
                 reach(Step.HISTORY_GAP_FILLED)
             if head.actor is not None:
                 actors = self.store.latest(ACTORS)
-                if not actors.count_rows(f"graph_commit_id = '{head.id}'"):
+                if not actors.count_rows(f"graph_commit_id = {quoted(head.id)}"):
                     self._merge(actors, actor_rows([head]))
             self._recorded.add(head.id)
 
@@ -161,7 +161,7 @@ class History:
                     dataset = create_dataset(self.store, RECOVERIES, RECOVERIES_SCHEMA.empty_table())
                 except OSError:
                     dataset = self.store.latest(RECOVERIES)  # another sweep made it first
-            if not dataset.count_rows(f"graph_commit_id = '{commit_id}'"):
+            if not dataset.count_rows(f"graph_commit_id = {quoted(commit_id)}"):
                 self._merge(dataset, pa.Table.from_pylist([row], schema=RECOVERIES_SCHEMA))
 
     def _append(self, location: str, branch: str, rows: pa.Table) -> None:
@@ -204,14 +204,14 @@ class History:
 
     def find_operation(self, branch: str, operation_id: str, head: CommitInfo) -> CommitInfo | None:
         """The commit that published the operation, whoever did it; a roll-back isn't one."""
-        for commit in self._matching(branch, f"operation_id = '{operation_id}'", head):
+        for commit in self._matching(branch, f"operation_id = {quoted(operation_id)}", head):
             if commit.operation_id == operation_id and commit.recovery_kind in (None, "RolledForward"):
                 return commit
         return None
 
     def find_recovery(self, branch: str, sidecar: str, head: CommitInfo) -> CommitInfo | None:
         """The recovery commit that already settled this sidecar."""
-        for commit in self._matching(branch, f"recovered_sidecar = '{sidecar}'", head):
+        for commit in self._matching(branch, f"recovered_sidecar = {quoted(sidecar)}", head):
             if commit.extra.get("recovered_sidecar") == sidecar:
                 return commit
         return None

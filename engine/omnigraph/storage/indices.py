@@ -12,10 +12,10 @@ import lance
 from ulid import ULID
 
 from omnigraph.errors import ExpectedVersionMismatch
-from omnigraph.storage.commit import check_operation_id, neutral, settle_drift
+from omnigraph.storage.commit import neutral, settle_drift
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
-from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.layout import check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text

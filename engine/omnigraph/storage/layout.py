@@ -8,8 +8,9 @@ from collections.abc import Container
 from omnigraph.errors import BadRequest
 
 __all__ = [
-    "ACTORS", "COMMITS", "MAIN", "MANIFEST", "RECOVERIES", "RECOVERY", "check_branch_name", "fnv1a64", "free_location",
-    "lance_branch", "schema_file", "table_path",
+    "ACTORS", "COMMITS", "MAIN", "MANIFEST", "RECOVERIES", "RECOVERY", "check_branch_name", "check_operation_id",
+    "fnv1a64",
+    "free_location", "is_branch_path", "lance_branch", "quoted", "schema_file", "table_path",
 ]  # fmt: skip
 
 MAIN = "main"
@@ -19,7 +20,8 @@ ACTORS = "_graph_commit_actors.lance"
 RECOVERIES = "_graph_commit_recoveries.lance"
 RECOVERY = "__recovery"
 
-_SEGMENT = re.compile(r"^[\w.-]+$")
+_SEGMENT = re.compile(r"[\w.-]+")
+_OPERATION = re.compile(r"[0-9A-Za-z_-]{1,64}")
 
 
 def fnv1a64(name: str) -> str:
@@ -54,6 +56,23 @@ def lance_branch(branch: str | None) -> str | None:
     return None if branch in (None, MAIN) else branch
 
 
+def is_branch_path(name: str) -> bool:
+    """Whether a folder of this name can hold a branch: it stays under its dataset and means itself alone."""
+    return all(_SEGMENT.fullmatch(part) and part not in (".", "..") for part in name.split("/"))
+
+
+def check_operation_id(text: str) -> str:
+    """Raise BadRequest unless the text can be an operation's id: it becomes a file's and a folder's name."""
+    if not _OPERATION.fullmatch(text):
+        raise BadRequest(f"operation id {text!r}: use a ULID (letters, digits, '-', '_', at most 64 characters)")
+    return text
+
+
+def quoted(text: str) -> str:
+    """The text as a literal of Lance's SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def check_branch_name(name: str) -> None:
     """Raise BadRequest unless the name can be a new branch (Lance's rules, and none of ours beginning with `__`)."""
     ok = (
@@ -62,7 +81,7 @@ def check_branch_name(name: str) -> None:
         and not name.startswith("__")
         and ".." not in name
         and not name.endswith(".lock")
-        and all(_SEGMENT.match(part) for part in name.split("/"))
+        and is_branch_path(name)
     )
     if not ok:
         raise BadRequest(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Internal, NotFound
-from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
+from omnigraph.storage.layout import MAIN, MANIFEST, is_branch_path, lance_branch
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import is_missing, lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
@@ -219,7 +219,9 @@ class Manifest:
 
     def handle(self, branch: str) -> lance.LanceDataset:
         """A fresh handle at the newest version of the branch. Raises NotFound for an unknown branch."""
-        dataset = self.store.latest_or_none(MANIFEST, branch)
+        # A name such as `..` would open main's folder, or another dataset, as if it were a branch.
+        known = lance_branch(branch) is None or is_branch_path(branch)
+        dataset = self.store.latest_or_none(MANIFEST, branch) if known else None
         if dataset is None:
             raise NotFound(f"there is no branch {branch!r} in {self.store.root.uri}", details={"branch": branch})
         return dataset
@@ -273,6 +275,8 @@ class Manifest:
             known = self._newest.get(branch)
         if known is not None and known.version == version:
             return known
+        if not 0 <= version < 2**63:
+            raise NotFound(f"branch {branch!r} has no version {version}", details={"branch": branch})
         lineage = branch
         listed = self.branches() if lance_branch(branch) else {}
         while lineage in listed and version < listed[lineage]["parent_version"]:

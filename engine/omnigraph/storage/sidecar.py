@@ -17,7 +17,7 @@ from typing import Any
 
 from omnigraph.errors import Conflict, NotFound, RecoveryPending
 from omnigraph.storage.files import LocalFiles, sync_directory
-from omnigraph.storage.layout import MAIN, RECOVERY, lance_branch
+from omnigraph.storage.layout import MAIN, RECOVERY, is_branch_path, lance_branch
 from omnigraph.storage.manifest import Pin
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store
@@ -108,7 +108,7 @@ def parse(name: str, data: bytes) -> Sidecar:
             name=name,
             operation_id=_text(raw, "operation_id"),
             started_at=str(raw["started_at"]),
-            branch=_optional(raw, "branch") or MAIN,
+            branch=_branch(raw, "branch") or MAIN,
             actor_id=_optional(raw, "actor_id"),
             writer_kind=WriterKind(raw["writer_kind"]),
             tables=tuple(_table(t) for t in raw["tables"]),
@@ -118,7 +118,7 @@ def parse(name: str, data: bytes) -> Sidecar:
         )
         if len({t.table_key for t in sidecar.tables}) != len(sidecar.tables):
             raise ValueError("a table stands in it twice")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         path = f"{RECOVERY}/{name}.json"
         raise RecoveryPending(
             f"{path} can't be read ({type(error).__name__}: {error}): no write is possible until it is dealt with. "
@@ -138,6 +138,13 @@ def _text(raw: Mapping[str, Any], key: str) -> str:
 
 def _optional(raw: Mapping[str, Any], key: str) -> str | None:
     return None if raw.get(key) is None else _text(raw, key)
+
+
+def _branch(raw: Mapping[str, Any], key: str) -> str | None:
+    name = _optional(raw, key)
+    if name is not None and not is_branch_path(name):
+        raise ValueError(f"{key} {name!r} is no branch's name")
+    return name
 
 
 def _number(raw: Mapping[str, Any], key: str) -> int:
@@ -160,8 +167,8 @@ def _table(raw: Mapping[str, Any]) -> SidecarTable:
         table_path=_text(raw, "table_path"),
         expected_version=_number(raw, "expected_version"),
         post_commit_pin=_number(raw, "post_commit_pin"),
-        expected_branch=_optional(raw, "expected_branch"),
-        table_branch=_optional(raw, "table_branch"),
+        expected_branch=_branch(raw, "expected_branch"),
+        table_branch=_branch(raw, "table_branch"),
     )
 
 

@@ -17,7 +17,15 @@ from ulid import ULID
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
-from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, TableChange, WriterKind
+from omnigraph.storage import (
+    CommitInfo,
+    Repository,
+    Snapshot,
+    Staging,
+    TableChange,
+    WriterKind,
+    check_operation_id,
+)
 from omnigraph.storage.arrow import table_schema
 from omnigraph.write import constraints
 from omnigraph.write.committed import Committed
@@ -112,7 +120,7 @@ def load(
     """
     if mode not in ("append", "merge", "overwrite"):
         raise BadRequest(f"mode {mode!r} isn't known: append, merge or overwrite")
-    operation = operation_id or str(ULID())
+    operation = check_operation_id(operation_id or str(ULID()))
     missing = branch not in {b.name for b in repository.branches()}
     if missing and from_ is None:
         raise NotFound(f"branch {branch!r} doesn't exist: create it, or give the branch to fork it from")
@@ -165,7 +173,8 @@ def load(
 
 
 def done_before(repository: Repository, branch: str, operation_id: str) -> CommitInfo | None:
-    """The branch's commit of this operation, if it has one already."""
+    """The branch's commit of this operation, if it has one already. Raises BadRequest for an unusable id."""
+    check_operation_id(operation_id)
     return repository.engine.history.find_operation(branch, operation_id, repository.head(branch))
 
 

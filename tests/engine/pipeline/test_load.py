@@ -211,6 +211,14 @@ def test_the_same_operation_again_changes_nothing(tmp_path: Path, spark: object)
         assert len(graph.commits()) == 2  # init and one load
 
 
+def test_an_operation_id_cannot_name_a_folder_elsewhere(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema=SCHEMA)
+    (tmp_path / "a.jsonl").write_text("")
+    with pytest.raises(BadRequest, match="use a ULID"):
+        run(LoadJob(graph.uri, (str(tmp_path / "a.jsonl"),), "append", "main", "../nodes"))
+    assert (tmp_path / "g" / "nodes").is_dir()
+
+
 def test_a_missing_file_is_named(tmp_path: Path, spark: object) -> None:
     uri = str(tmp_path / "g.omni")
     omnigraph.init(uri, schema=SCHEMA).close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -293,6 +294,37 @@ def test_an_unreadable_sidecar_blocks_writes_not_reads(repository: Repository) -
             action()
     assert path.read_text() == "{"
     assert ids(Repository.open(repository.uri, read_only=True).snapshot()) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("name", ["..", "../..", "a/../..", ".", "a/.", "ok\n", "a\0b", "", "../../__manifest", "x'y"])
+def test_a_crafted_name_is_no_branch(repository: Repository, name: str) -> None:
+    with pytest.raises(NotFound, match="no branch"):
+        repository.snapshot(name)
+    with pytest.raises(BadRequest, match="can't be a branch's name"):
+        repository.create_branch(name)
+
+
+@pytest.mark.parametrize("at", [-1, 2**63, 2**70])
+def test_a_version_that_cannot_be_is_not_found(repository: Repository, at: int) -> None:
+    with pytest.raises(NotFound, match="no version"):
+        repository.snapshot(at=at)
+
+
+@pytest.mark.parametrize("operation_id", ["x'y", "../nodes", "ok\n", "a" * 65, "é"])
+def test_a_crafted_operation_id_is_refused(repository: Repository, operation_id: str) -> None:
+    change = TableChange("node:P", appends=people("zoe"))
+    staging = Staging("main", WriterKind.LOAD, (change,), operation_id=operation_id)
+    with pytest.raises(BadRequest, match="use a ULID"):
+        repository.commit(staging, repository.snapshot())
+
+
+def test_a_sidecar_file_of_any_name_is_settled(repository: Repository) -> None:
+    folder = Path(repository.uri) / "__recovery"
+    body = {"schema_version": 1, "operation_id": "it's", "started_at": "", "writer_kind": "Load", "tables": []}
+    for name, branch in (("it's.json", None), ("gone's.json", "gone")):
+        (folder / name).write_text(json.dumps(body | {"branch": branch}))
+    assert {o["outcome"] for o in repository.sweep().outcomes} == {"RolledBack", "OrphanedBranchDiscarded"}
+    assert repository.pending() == []
 
 
 def test_read_only(repository: Repository) -> None:

@@ -127,6 +127,18 @@ def test_a_sidecar_of_another_maker_is_read() -> None:
         {"tables": [{"table_key": "a", "table_path": "b", "expected_version": "4", "post_commit_pin": 5}]},
         {"tables": [{"table_key": "a", "table_path": "b", "expected_version": 4, "post_commit_pin": -5}]},
         {"branch": 7},
+        {"branch": "../x"},
+        {
+            "tables": [
+                {
+                    "table_key": "a",
+                    "table_path": "b",
+                    "expected_version": 4,
+                    "post_commit_pin": 5,
+                    "table_branch": "..",
+                }
+            ]
+        },
     ],
 )
 def test_a_damaged_sidecar_is_refused_by_its_file_name(change: dict[str, object]) -> None:
@@ -135,7 +147,7 @@ def test_a_damaged_sidecar_is_refused_by_its_file_name(change: dict[str, object]
         parse("odd", data)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"null"])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"\xff\xfe", b"null", b"[" * 100_000])
 def test_a_torn_sidecar_is_refused(data: bytes) -> None:
     with pytest.raises(RecoveryPending):
         parse("odd", data)

@@ -195,6 +195,12 @@ def test_a_missing_branch_is_forked_only_when_asked_and_only_by_good_records(gra
     assert verify(graph).ok
 
 
+@pytest.mark.parametrize("operation_id", ["x'y", "../nodes", "ok\n"])
+def test_a_crafted_operation_id_is_refused(graph: Repository, operation_id: str) -> None:
+    with pytest.raises(BadRequest, match="use a ULID"):
+        load(graph, '{"type":"Note","data":{}}\n', operation_id=operation_id)
+
+
 def test_the_same_operation_again_changes_nothing(graph: Repository) -> None:
     operation = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
     first = load(graph, '{"type": "Note"}', operation_id=operation)
