@@ -97,10 +97,11 @@ def main() -> int:
         f"{asked - begun:.1f} s in all."
     )
     if keep:
-        console.print(
+        params = '{"params": {"name": "pyspark"}}'
+        print(
             f"\nIt serves at {url} . Ask it:\n"
-            f'  curl -H \'Authorization: Bearer {TOKEN}\' -d \'{{"params": {{"name": "pyspark"}}}}\' '
-            f"-H 'Content-Type: application/json' {url}/queries/needs\n"
+            f"  curl {url}/queries/needs -H 'Authorization: Bearer {TOKEN}' \\\n"
+            f"    -H 'Content-Type: application/json' -d '{params}'\n"
             f"Stop it:\n  .venv/bin/omnigraph up -f {EXAMPLE} --stop"
         )
     else:
