@@ -30,7 +30,7 @@ from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint,
 __all__ = ["BLOCK_BYTES", "read_ndjson"]
 
 BLOCK_BYTES = 8 << 20
-_NEWLINE, _BRACE = 10, ord("{")
+_NEWLINE, _BRACE, _CLOSE = 10, ord("{"), ord("}")
 _HEAD = pa.schema([("type", pa.string()), ("edge", pa.string())])
 _JSON: dict[str, pa.DataType] = {
     "I32": pa.int64(),
@@ -46,13 +46,18 @@ _TOP = frozenset({"type", "edge", "from", "to", "id", "data"})
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Records of a block: `text` (binary, one a line), `offsets` their places in the file (int64)."""
+    """Records of a block: `text` (binary, one a line), `offsets` their places in the file (int64).
+
+    `plain`: every line is UTF-8 from `{` to `}`. Then no value spans two lines, since `}` and `{` never meet inside
+    one, and Arrow, which looks for neither, can be trusted with them.
+    """
 
     text: Array
     offsets: npt.NDArray[Any]
+    plain: bool
 
     def take(self, where: npt.NDArray[Any]) -> _Lines:
-        return _Lines(self.text.take(pa.array(where)), self.offsets[where])
+        return _Lines(self.text.take(pa.array(where)), self.offsets[where], self.plain)
 
     def stream(self) -> bytes:
         return b"\n".join(self.text.to_pylist()) if self.text.offset or self.text.null_count else self._buffer()
@@ -132,11 +137,25 @@ def _split(block: bytes, offset: int) -> _Lines:
     text = pa.Array.from_buffers(
         pa.large_binary(), len(ends), [None, pa.py_buffer(bounds.tobytes()), pa.py_buffer(block)]
     )
-    lines = _Lines(text, bounds[:-1] + offset)
+    offsets = bounds[:-1] + offset
     if (data[bounds[:-1]] == _BRACE).all():
-        return lines
+        return _Lines(text, offsets, _plain(text, data, ends))
     skip = pc.match_substring_regex(text.cast(pa.binary()), r"^(\xef\xbb\xbf)?\s*(//.*)?\s*$")
-    return lines.take(np.flatnonzero(~np.asarray(skip)))
+    kept: npt.NDArray[Any] = np.flatnonzero(~np.asarray(skip))
+    lines = text.take(pa.array(kept))
+    return _Lines(lines, offsets[kept], _plain(lines, None, None))
+
+
+def _plain(text: Array, data: npt.NDArray[Any] | None, ends: npt.NDArray[Any] | None) -> bool:
+    """Whether every line is UTF-8 and one `{…}`; given `data` and `ends`, that they begin so is known."""
+    try:
+        text.cast(pa.large_string())
+    except pa.ArrowInvalid:
+        return False
+    if data is not None and ends is not None and len(data) > 1 and (data[ends - 2] == _CLOSE).all():
+        return True
+    whole = pc.match_substring_regex(text.cast(pa.binary()), r"(?s)^\s*\{.*\}\s*$")
+    return bool(pc.all(whole).as_py() is not False)
 
 
 def _parse(data: bytes, schema: pa.Schema, unexpected: Literal["error", "ignore"]) -> pa.Table:
@@ -154,9 +173,11 @@ def _by_type(lines: _Lines, reading: Reading, hint: str | None) -> tuple[list[_G
     """Lines grouped by table, in the order of first appearance; those already parsed come with their columns."""
     if hint is not None:
         entity = reading.catalog.by_table_key[hint]
-        table = _parse_group(reading, entity, lines)
+        table = _parse_group(reading, entity, lines) if lines.plain else None
         if table is not None and _all_of(entity, table):
             return [(entity, lines, table)], hint
+    if not lines.plain:
+        return [(None, lines, None)], None
     try:
         head = _parse(lines.stream(), _HEAD, "ignore")
     except pa.ArrowInvalid:
@@ -222,7 +243,17 @@ def _parse_group(reading: Reading, entity: NodeType | EdgeType, lines: _Lines) -
         table = _parse(lines.stream(), _group_schema(entity, reading.catalog.nodes), "error")
     except pa.ArrowInvalid:
         return None
-    return table if table.num_rows == len(lines.text) else None
+    return table if table.num_rows == len(lines.text) and _finite(table) else None
+
+
+def _finite(table: pa.Table) -> bool:
+    """Whether no number is NaN or infinite, which Arrow reads though JSON has no such numbers. Vectors have a check."""
+    data: Array = table["data"].combine_chunks()
+    for column in data.flatten():
+        values = column.flatten() if pa.types.is_list(column.type) else column
+        if pa.types.is_float64(values.type) and pc.all(pc.is_finite(values)).as_py() is False:
+            return False
+    return True
 
 
 def _read_group(
@@ -312,15 +343,23 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
         reading.findings.add(BadRecord(kind, message, file=file, row=at))
 
     try:
-        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"))
+        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"), parse_constant=_no_number)
+        if b"\\u" in line:
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except UnicodeDecodeError as error:
         refuse("syntax", f"not UTF-8 at byte {error.start + 1} of the line")
+        return None
+    except UnicodeEncodeError:
+        refuse("syntax", "holds half of a surrogate pair (\\ud800 to \\udfff), which is no text")
         return None
     except json.JSONDecodeError as error:
         refuse("syntax", f"not one JSON record: {error.msg} at column {error.colno}")
         return None
     except RecursionError:
         refuse("syntax", "not one JSON record: nested too deeply")
+        return None
+    except ValueError as error:
+        refuse("syntax", f"not one JSON record: {error}")
         return None
     if not isinstance(value, dict):
         refuse("syntax", f'a record is an object with "type" or "edge", not {_kind(value)}')
@@ -413,6 +452,10 @@ def _from_records(
                 )
             )
     return _from_columns(entity, part, pa.table(columns), reading, file, label, bad)
+
+
+def _no_number(text: str) -> None:
+    raise ValueError(f"{text} is no JSON number")
 
 
 def _value(value: Any, kind: Type | None) -> Any:

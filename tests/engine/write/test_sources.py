@@ -162,6 +162,38 @@ def test_a_bad_record_is_named_with_file_and_line(tmp_path: Path, line: str, kin
     assert says in lines[1]
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b'{"type":"Person","data":{"slug":"\\ud800"}}', "surrogate"),
+        (b'{"type":"Person","data":{"slug":"a","age":"\\udfff"}}', "surrogate"),
+        (b'{"type":"Person","data":{"slug":"a","age":' + b"1" * 5000 + b"}}", "not one JSON record"),
+        (b'{"type":"Person","data":{"slug":"a","score":NaN}}', "NaN is no JSON number"),
+        (b'{"type":"Person","data":{"slug":"a","score":-Infinity}}', "-Infinity is no JSON number"),
+        (b'{"type":"Person","data":{"slug":"a\xff"}}', "not UTF-8 at byte 35"),
+        (b'{"type":"Person","data":{"slug":"a","tags":["\xc3"]}}', "not UTF-8"),
+    ],
+)
+def test_what_is_no_json_text_is_refused_with_its_line(line: bytes, says: str) -> None:
+    good = b'{"type":"Person","data":{"slug":"b"}}'
+    findings = Findings()
+    stream = io.BytesIO(good + b"\n" + line + b"\n" + good + b"\n")
+    list(read_ndjson(stream, Reading(CATALOG, OPERATION, findings=findings), file=0, label="x"))
+    ((kind, count),) = findings.counts.items()
+    assert (kind, count, findings.shown[0].row) == ("syntax", 1, len(good) + 1)
+    assert says in findings.shown[0].message
+    findings.shown[0].message.encode()
+
+
+def test_records_that_only_add_up_to_one_a_line_are_refused() -> None:
+    """Two records on one line and one on two are three of three, but belong to other lines."""
+    one = b'{"type":"Person","data":{"slug":"a"}}'
+    findings = Findings()
+    stream = io.BytesIO(one + b" " + one + b'\n{"type":"Person",\n"data":{"slug":"c"}}\n')
+    list(read_ndjson(stream, Reading(CATALOG, OPERATION, findings=findings), file=0, label="x"))
+    assert findings.counts == {"syntax": 3}
+
+
 def test_every_bad_record_is_counted_and_twenty_are_shown() -> None:
     text = "\n".join(f'{{"type": "Person", "data": {{"slug": "a", "age": {900 + i}}}}}' for i in range(50))
     _, findings, lines = read_all(text)
