@@ -148,6 +148,8 @@ class _Run:
             value = self.params.get(expr.name)
         elif isinstance(expr, Call) and expr.fn == "now":
             value = self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
+        elif isinstance(expr, Call) and expr.fn == "list":
+            value = [self._value(part) for part in expr.args]
         else:
             raise Internal(f"{type(expr).__name__} can't be assigned")
         return list(value) if isinstance(value, tuple) else value

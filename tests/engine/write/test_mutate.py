@@ -33,6 +33,8 @@ edge Knows: Person -> Person @card(0..2) { weight: F64? }
 edge Likes: Person -> Person { @key(src, dst) }
 edge About: Note -> Person
 edge Needs: Person -> Person @card(1..) { }
+node Part { a: String  b: I32  @key(a, b) }
+edge Fits: Part -> Part
 """
 
 
@@ -99,6 +101,15 @@ def test_deleting_a_node_deletes_its_edges_of_every_type_in_one_commit(graph: Re
     assert [(e["src"], e["dst"]) for k in ("Knows", "Likes") for e in rows(graph, f"edge:{k}")] == [("b", "c")] * 2
     assert rows(graph, "edge:About") == []
     assert verify(graph).ok
+
+
+def test_a_composite_key_takes_parameters(graph: Repository) -> None:
+    run(graph, 'query q() { insert Part { a: "x", b: 1 } insert Part { a: "y", b: 2 } }')
+    text = 'query q($a: String, $b: I32) { insert Fits { from: [$a, $b], to: ["y", $b] } }'
+    with pytest.raises(BadRequest, match="there is no Part"):
+        run(graph, text, {"a": "x", "b": 1})
+    run(graph, text.replace('"y", $b', '"y", 2'), {"a": "x", "b": 1})
+    assert [(r["src"], r["dst"]) for r in rows(graph, "edge:Fits")] == [('["x","1"]', '["y","2"]')]
 
 
 def test_deleting_edges_by_their_ends(graph: Repository) -> None:
