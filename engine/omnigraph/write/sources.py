@@ -85,7 +85,7 @@ class SourcePlan:
         self, files: Iterable[SourceFile], tables: MappingABC[str, pa.Table] | None = None, spooled: str | None = None
     ):
         ordered = sorted(files, key=lambda f: f.mapping is not None and f.mapping.edge is not None)
-        self.files = tuple(replace(f, index=i) for i, f in enumerate(ordered))
+        self.files = tuple(replace(f, index=i) for i, f in enumerate(_told_apart(ordered)))
         self.tables = dict(tables or {})
         self._spooled = spooled
 
@@ -117,6 +117,26 @@ class SourcePlan:
     def __exit__(self, *exc: object) -> None:
         if self._spooled is not None:
             os.unlink(self._spooled)
+
+
+def _told_apart(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
+    """The files with labels that differ, since a label seeds ids.
+
+    A file may be read by several sources of a mapping; twice by the same one it would only repeat its records.
+
+    Raises:
+        BadRequest: a file is named twice.
+    """
+    seen: dict[str, list[SourceFile]] = {}
+    for file in files:
+        before = seen.setdefault(file.label, [])
+        if any(
+            f.path and os.path.realpath(f.path) == os.path.realpath(file.path) and f.mapping == file.mapping
+            for f in before
+        ):
+            raise BadRequest(f"{file.label}: named twice, perhaps by overlapping patterns: name it once")
+        before.append(file)
+        yield file if len(before) == 1 else replace(file, label=f"{file.label} ({len(before)})")
 
 
 def open_source(path: str) -> BinaryIO:

@@ -259,6 +259,28 @@ def test_a_missing_file_is_refused_before_anything_is_written(
     assert state(graph) == before
 
 
+def test_a_file_named_twice_is_refused_and_one_read_by_two_sources_gives_ids_of_their_own(
+    graph: Repository, tmp_path: Path
+) -> None:
+    (tmp_path / "notes.jsonl").write_text('{"type":"Note","data":{"text":"x"}}\n')
+    before = state(graph)
+    with pytest.raises(BadRequest, match="named twice"):
+        load(graph, [str(tmp_path / "notes.jsonl"), str(tmp_path / "*.jsonl")])
+    assert state(graph) == before
+    (tmp_path / "pairs.csv").write_text("one,two\nhi,ho\n")
+    mapping = Mapping.model_validate(
+        {
+            "sources": [
+                {"path": "pairs.csv", "node": "Note", "columns": {"text": "one"}, "ignore": ["*"]},
+                {"path": "pairs.csv", "node": "Note", "columns": {"text": "two"}, "ignore": ["*"]},
+            ]
+        }
+    )
+    load(graph, str(tmp_path), mapping=mapping)
+    assert graph.snapshot().count_rows("node:Note") == 3
+    assert verify(graph).ok
+
+
 def test_an_open_file_and_many_paths(graph: Repository, tmp_path: Path) -> None:
     for i in range(3):
         (tmp_path / f"n{i}.jsonl").write_text('{"type": "Note"}\n' * (i + 1))
