@@ -205,7 +205,10 @@ class History:
     def find_operation(self, branch: str, operation_id: str, head: CommitInfo) -> CommitInfo | None:
         """The commit that published the operation, whoever did it; a roll-back isn't one."""
         for commit in self._matching(branch, f"operation_id = {quoted(operation_id)}", head):
-            if commit.operation_id == operation_id and commit.recovery_kind in (None, "RolledForward"):
+            if commit.operation_id != operation_id or commit.recovery_kind not in (None, "RolledForward"):
+                continue
+            # The table of a young branch is its parent's, with what the parent got after they parted.
+            if commit.branch == branch or any(c.id == commit.id for c in self.commits(branch, head)):
                 return commit
         return None
 

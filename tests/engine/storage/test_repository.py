@@ -318,6 +318,20 @@ def test_a_crafted_operation_id_is_refused(repository: Repository, operation_id:
         repository.commit(staging, repository.snapshot())
 
 
+def test_an_operation_done_on_the_parent_after_the_fork_is_not_done_on_the_branch(repository: Repository) -> None:
+    def write(branch: str) -> str:
+        return put(repository, TableChange("node:P", appends=people("z")), branch=branch, operation_id="one")
+
+    repository.create_branch("dev")
+    on_main = write("main")
+    repository.create_branch("late")
+    on_dev = write("dev")
+    assert on_dev != on_main
+    assert ids(repository.snapshot("dev")) == ["a", "b", "c", "z"]
+    assert write("dev") == on_dev
+    assert write("late") == write("main") == on_main  # what a branch inherits is done there
+
+
 def test_a_sidecar_file_of_any_name_is_settled(repository: Repository) -> None:
     folder = Path(repository.uri) / "__recovery"
     body = {"schema_version": 1, "operation_id": "it's", "started_at": "", "writer_kind": "Load", "tables": []}
