@@ -157,7 +157,7 @@ def _finish(
         branch=job.branch,
         kind=WriterKind.LOAD,
         changes=changes,
-        reads=reads_of(base.catalog, counts),
+        reads=reads_of(base.catalog, counts, job.mode),
         operation_id=job.operation_id,
         actor=job.actor,
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from omnigraph.errors import Conflict, Internal, NotFound
 from omnigraph.storage.engine import Engine
+from omnigraph.storage.forks import fork_lock
 from omnigraph.storage.layout import COMMITS, MAIN, MANIFEST, check_branch_name
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import BranchInfo
 
-__all__ = ["create_branch", "list_branches"]
+__all__ = ["create_branch", "list_branches", "undo_branch"]
 
 
 def list_branches(engine: Engine) -> list[BranchInfo]:
@@ -68,6 +69,22 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
     if state.head.id != base.head.id:
         raise Internal(f"branch {name!r} began at commit {state.head.id} instead of {base.head.id}")
     return BranchInfo(name, state.head, lineage, base.version)
+
+
+def undo_branch(engine: Engine, made: BranchInfo) -> bool:
+    """Remove a branch that was just created if nothing was written on it. False: it stays.
+
+    The first write to any table of a new branch forks it, and holds the lock of all forks until it has published. So
+    under that lock a head that still is the inherited one means that no writer is past its fork. Where there is no such
+    lock (object stores), the branch stays: it sees what its base sees and nothing else.
+    """
+    with fork_lock(engine.store, exclusive=True) as held:
+        if not held or engine.manifest.current(made.name).head.id != made.head.id:
+            return False
+        with lance_errors(f"removing the unused branch {made.name}"):
+            engine.store.latest(MANIFEST).branches.delete(made.name)
+        engine.manifest.forget(made.name)
+        return True
 
 
 def _taken(engine: Engine, name: str, other: str) -> Conflict:

@@ -141,6 +141,11 @@ class Repository:
             lineage = listed[lineage]["parent_branch"] or MAIN
         return branches.create_branch(self.engine, name, base, lineage)
 
+    def undo_branch(self, made: BranchInfo) -> bool:
+        """Take back a branch just created, unless something was written on it; see `branch.undo_branch`."""
+        self._writable()
+        return branches.undo_branch(self.engine, made)
+
     def commit(self, staging: Staging, base: Snapshot) -> CommitInfo:
         """The one function every writer ends in; see `omnigraph.storage.commit.commit`."""
         self._writable()

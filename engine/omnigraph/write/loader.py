@@ -6,15 +6,16 @@ snapshot → one `Repository.commit`. Nothing touches the graph's tables before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import BadRequest, NotFound
+from omnigraph.errors import BadRequest, NotFound, OmniGraphError
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import (
@@ -154,22 +155,36 @@ def load(
         findings.refuse(plan.locate)
         if not loaded:
             return LoadResult((), None, branch, operation_id=operation)
-        if missing:
-            repository.create_branch(branch, from_=from_ or "main", at=base, actor=actor)
-            base = repository.snapshot(branch)
-        relied_on = _edges_at(base.catalog, loaded) if mode == "overwrite" else frozenset()
-        changes = tuple(change_of(repository, base, item, mode) for item in loaded.values())
-        staging = Staging(
-            branch=branch,
-            kind=WriterKind.LOAD,
-            changes=changes,
-            reads=reads_of(base.catalog, loaded) | relied_on,
-            operation_id=operation,
-            actor=actor,
-            expect_head=expect_head,
-        )
-        commit = repository.commit(staging, base)
+        with _forked(repository, branch, base, actor) if missing else nullcontext(base) as base:
+            changes = tuple(change_of(repository, base, item, mode) for item in loaded.values())
+            staging = Staging(
+                branch=branch,
+                kind=WriterKind.LOAD,
+                changes=changes,
+                reads=reads_of(base.catalog, loaded, mode),
+                operation_id=operation,
+                actor=actor,
+                expect_head=expect_head,
+            )
+            commit = repository.commit(staging, base)
     return LoadResult(tuple((k, item.read) for k, item in loaded.items()), commit, branch, missing, operation)
+
+
+@contextmanager
+def _forked(repository: Repository, branch: str, base: Snapshot, actor: str | None) -> Iterator[Snapshot]:
+    """The new branch, taken back when the load fails after all."""
+    made = repository.create_branch(branch, from_=base.branch, at=base, actor=actor)
+    try:
+        yield repository.snapshot(branch)
+    except BaseException as error:
+        try:
+            stays = not repository.undo_branch(made)
+        except OmniGraphError as second:
+            stays = True
+            error.add_note(f"taking branch {branch!r} back failed too: {second.message}")
+        if stays:
+            error.add_note(f"branch {branch!r} was created and stays; it holds nothing of this load")
+        raise
 
 
 def done_before(repository: Repository, branch: str, operation_id: str) -> CommitInfo | None:
@@ -188,9 +203,9 @@ def _loaded(entity: NodeType | EdgeType, spool: Spool, generated: bool) -> Loade
     return Loaded(entity, rows, generated, rows.num_rows)
 
 
-def reads_of(catalog: Catalog, table_keys: Iterable[str]) -> frozenset[str]:
-    """Tables whose rows the validation relied on: the ends of loaded edges."""
-    out: set[str] = set()
+def reads_of(catalog: Catalog, table_keys: Collection[str], mode: Mode) -> frozenset[str]:
+    """Tables whose rows the validation relied on: the ends of loaded edges, and edges at nodes that are replaced."""
+    out = set(_edges_at(catalog, table_keys) if mode == "overwrite" else ())
     for key in table_keys:
         entity = catalog.by_table_key[key]
         if isinstance(entity, EdgeType):

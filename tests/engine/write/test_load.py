@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from omnigraph.errors import BadRequest, NotFound
+from omnigraph.errors import BadRequest, Conflict, NotFound
 from omnigraph.maintain import verify
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository
@@ -279,6 +279,35 @@ def test_a_file_named_twice_is_refused_and_one_read_by_two_sources_gives_ids_of_
     load(graph, str(tmp_path), mapping=mapping)
     assert graph.snapshot().count_rows("node:Note") == 3
     assert verify(graph).ok
+
+
+def test_a_branch_forked_for_a_load_that_fails_is_taken_back(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = '{"type":"Note","data":{"text":"x"}}\n'
+    with pytest.raises(Conflict, match="not at"):
+        load(graph, record, branch="dev", from_="main", expect_head="01J9ZC4T5E8QK3W7R2N6M1XVYZ")
+    assert [b.name for b in graph.branches()] == ["main"]
+
+    commit = graph.commit
+
+    def another_first(staging: Any, base: Any) -> Any:
+        monkeypatch.setattr(graph, "commit", commit)
+        load(graph, record, branch="dev")
+        return commit(staging, base)
+
+    monkeypatch.setattr(graph, "commit", another_first)
+    with pytest.raises(Conflict) as caught:
+        load(graph, record, branch="dev", from_="main")
+    assert "stays" in caught.value.__notes__[-1]
+    assert graph.snapshot("dev").count_rows("node:Note") == 2  # the other writer's is kept
+    assert load(graph, record, branch="new", from_="main").branch_created
+    assert verify(graph).ok
+
+
+@pytest.mark.parametrize(("mode", "found"), [("append", set()), ("merge", set()), ("overwrite", {"edge:About"})])
+def test_replacing_nodes_relies_on_the_edges_at_them(graph: Repository, mode: Any, found: set[str]) -> None:
+    assert loader_module.reads_of(graph.snapshot().catalog, ["node:Note"], mode) == found
 
 
 def test_an_open_file_and_many_paths(graph: Repository, tmp_path: Path) -> None:
