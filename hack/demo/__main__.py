@@ -97,11 +97,11 @@ def main() -> int:
         f"{asked - begun:.1f} s in all."
     )
     if keep:
-        params = '{"params": {"name": "pyspark"}}'
+        body = '{"params": {"name": "pyspark"}}'
         print(
             f"\nIt serves at {url} . Ask it:\n"
             f"  curl {url}/queries/needs -H 'Authorization: Bearer {TOKEN}' \\\n"
-            f"    -H 'Content-Type: application/json' -d '{params}'\n"
+            f"    -H 'Content-Type: application/json' -d '{body}'\n"
             f"Stop it:\n  .venv/bin/omnigraph up -f {EXAMPLE} --stop"
         )
     else:
