@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from omnigraph.errors import Conflict, Internal, NotFound
 from omnigraph.storage.engine import Engine
-from omnigraph.storage.forks import fork_lock
+from omnigraph.storage.forks import drop_lineage, fork_lock
 from omnigraph.storage.layout import COMMITS, MAIN, MANIFEST, check_branch_name
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.steps import Step, reach
@@ -44,11 +44,8 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
     for other in listed:
         if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
             raise _taken(engine, name, other)
-    stale = engine.store.latest_or_none(COMMITS, name)
-    if stale is not None:  # a deleted branch of this name left it; the manifest says there is none
-        with lance_errors(f"removing the old history of {name}"):
-            engine.store.latest(COMMITS).branches.delete(name)
-    with lance_errors(f"creating branch {name}"):
+    _clear_leftovers(engine, name)
+    with fork_lock(engine.store, exclusive=False), lance_errors(f"creating branch {name}"):
         source = engine.store.version(MANIFEST, lineage, base.version)
         try:
             source.create_branch(name, source.version)
@@ -69,6 +66,26 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
     if state.head.id != base.head.id:
         raise Internal(f"branch {name!r} began at commit {state.head.id} instead of {base.head.id}")
     return BranchInfo(name, state.head, lineage, base.version)
+
+
+def _clear_leftovers(engine: Engine, name: str) -> None:
+    """Remove what a deleted branch of this name, or a creation that was killed, has left."""
+    left = [location for location in (COMMITS, MANIFEST) if engine.store.latest_or_none(location, name) is not None]
+    if not left:
+        return
+    with fork_lock(engine.store, exclusive=True) as held:
+        if not held and engine.sidecars.tells_the_dead:
+            error = Conflict(
+                f"branch {name!r} left files behind; they are cleared when no branch gets its first write: retry",
+                code="branch_busy",
+                details={"branch": name},
+            )
+            error.retryable = True
+            raise error
+        if name in engine.manifest.branches():
+            raise _taken(engine, name, name)
+        for location in left:
+            drop_lineage(engine.store, location, name)
 
 
 def undo_branch(engine: Engine, made: BranchInfo) -> bool:

@@ -1,13 +1,15 @@
 """Forks: a table's own lineage on a graph branch, made at the first write there (07 §6).
 
-On a directory, whoever makes a fork and publishes it holds a shared lock; whoever deletes one, an exclusive one. So a
-fork is never deleted between a writer's commit on it and its publish. On an object store forks are not deleted here.
+On a directory, whoever makes a branch, or makes a fork and publishes it, holds a shared lock; whoever deletes one, an
+exclusive one. So a fork is never deleted between a writer's commit on it and its publish. On an object store forks are
+not deleted here.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -23,7 +25,7 @@ from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableRef
 
-__all__ = ["clear_orphan", "delete_fork", "ensure_fork", "fork_lock"]
+__all__ = ["clear_orphan", "delete_fork", "drop_lineage", "ensure_fork", "fork_lock"]
 
 
 @contextmanager
@@ -33,8 +35,9 @@ def fork_lock(store: Store, *, exclusive: bool) -> Iterator[bool]:
         yield not exclusive
         return
     folder = store.files.path(RECOVERY)
-    os.makedirs(folder, exist_ok=True)
-    handle = os.open(os.path.join(folder, ".forks.lock"), os.O_CREAT | os.O_RDWR, 0o644)
+    with lance_errors(f"opening {folder}/.forks.lock"):
+        os.makedirs(folder, exist_ok=True)
+        handle = os.open(os.path.join(folder, ".forks.lock"), os.O_CREAT | os.O_RDWR, 0o666)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
@@ -44,6 +47,28 @@ def fork_lock(store: Store, *, exclusive: bool) -> Iterator[bool]:
         yield held
     finally:
         os.close(handle)
+
+
+def drop_lineage(store: Store, location: str, branch: str) -> None:
+    """Delete a branch of a dataset, one too that a kill left half made: its files are there, but no record of it.
+
+    Call it under the exclusive lock of all forks, so that nobody is making it.
+
+    Raises:
+        Conflict: it is half made on an object store, where nothing tells that nobody is making it.
+    """
+    with lance_errors(f"deleting the unused branch {branch} of {location}"):
+        dataset = store.latest(location)
+        if branch in dataset.branches.list():
+            dataset.branches.delete(branch)
+            return
+        if not isinstance(store.files, LocalFiles):
+            raise Conflict(
+                f"{location}/tree/{branch} was left half made by a killed write: remove that prefix and retry",
+                code="branch_half_made",
+                details={"location": location, "branch": branch},
+            )
+        shutil.rmtree(store.files.path(f"{location}/tree/{branch}"))
 
 
 def ensure_fork(store: Store, ref: TableRef, branch: str) -> lance.LanceDataset:
@@ -120,8 +145,7 @@ def delete_fork(
         pinned = manifest.current(branch).tables.get(table_key)
         if pinned is not None and pinned.branch == lance_branch(branch):
             return False
-        with lance_errors(f"deleting the unused fork {branch} of {table_key}"):
-            store.latest(location).branches.delete(branch)
+        drop_lineage(store, location, branch)
         reach(Step.RECOVERY_FORK_DELETED)
         return True
 

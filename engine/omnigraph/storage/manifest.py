@@ -215,16 +215,25 @@ class Manifest:
 
     store: Store
     _newest: dict[str, ManifestState] = field(default_factory=dict)
+    _listed: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def handle(self, branch: str) -> lance.LanceDataset:
         """A fresh handle at the newest version of the branch. Raises NotFound for an unknown branch."""
-        # A name such as `..` would open main's folder, or another dataset, as if it were a branch.
-        known = lance_branch(branch) is None or is_branch_path(branch)
-        dataset = self.store.latest_or_none(MANIFEST, branch) if known else None
+        dataset = self.store.latest_or_none(MANIFEST, branch) if self._is_branch(branch) else None
         if dataset is None:
+            self.forget(branch)
             raise NotFound(f"there is no branch {branch!r} in {self.store.root.uri}", details={"branch": branch})
         return dataset
+
+    def _is_branch(self, branch: str) -> bool:
+        """Whether Lance lists it. A folder isn't enough: a killed creation leaves one, and `..` names main's."""
+        if lance_branch(branch) is None or branch in self._listed:
+            return True
+        if not is_branch_path(branch) or self.store.latest_or_none(MANIFEST) is None or branch not in self.branches():
+            return False
+        self._listed.add(branch)
+        return True
 
     def branches(self) -> dict[str, dict[str, Any]]:
         """Lance's record of every branch but main: parent_branch (None: main), parent_version, create_at (s)."""
@@ -264,6 +273,7 @@ class Manifest:
     def forget(self, branch: str) -> None:
         with self._lock:
             self._newest.pop(branch, None)
+            self._listed.discard(branch)
 
     def at(self, branch: str, version: int) -> ManifestState:
         """The state at an older version; a version from before the branch began is its parent's.

@@ -15,7 +15,7 @@ from omnigraph.storage import fragments
 from omnigraph.storage.commit import commit as commit_staging
 from omnigraph.storage.create import create_graph, made_by
 from omnigraph.storage.engine import Engine
-from omnigraph.storage.forks import clear_orphan, ensure_fork
+from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.indices import IndexReport, build_indices
 from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
 from omnigraph.storage.manifest import ManifestState
@@ -160,7 +160,8 @@ class Repository:
             return ref
         engine = self.engine
         clear_orphan(engine.store, engine.manifest, engine.sidecars, ref, base.branch, None)
-        ensure_fork(engine.store, ref, base.branch)
+        with fork_lock(engine.store, exclusive=False):
+            ensure_fork(engine.store, ref, base.branch)
         return TableRef(table_key, ref.location, lineage, ref.version, ref.row_count)
 
     def write_fragments(self, base: Snapshot, table_key: str, data: pa.RecordBatchReader | pa.Table) -> tuple[str, ...]:
