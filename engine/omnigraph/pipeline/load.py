@@ -8,7 +8,6 @@ leaves orphan files, or a sidecar that the sweep settles; the same operation id 
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,15 @@ from omnigraph.pipeline.session import session
 from omnigraph.pipeline.settings import PipelineSettings
 from omnigraph.pipeline.splits import split_file
 from omnigraph.pipeline.stage import CommittedTask, Staged, StageTask, stage, table_folder, write_committed
-from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind, check_operation_id
+from omnigraph.storage import (
+    Repository,
+    Snapshot,
+    Staging,
+    TableChange,
+    WriterKind,
+    check_operation_id,
+    working_folder,
+)
 from omnigraph.write.findings import Findings
 from omnigraph.write.loader import Loaded, LoadResult, Mode, change_of, done_before, judge, reads_of
 from omnigraph.write.mapping import Mapping, entity_of
@@ -72,15 +79,10 @@ def run(job: LoadJob, say: Callable[[str], None] | None = None) -> LoadResult:
     folder = _staging_folder(repository.uri, job.operation_id, settings)
     with plan_sources(list(job.sources), job.mapping, base.catalog, format=job.format) as plan:
         tasks = _tasks(plan, job, repository, base, folder, settings)
-        with session(f"omnigraph load {job.operation_id}", settings) as spark:
-            shutil.rmtree(folder, ignore_errors=True)  # of a run that was killed
-            os.makedirs(folder)
-            try:
-                say(f"reading {len(plan.files)} files, {plan.size / 1e6:.1f} MB, in {len(tasks)} tasks")
-                staged = _stage(spark, tasks)
-                return _finish(spark, job, repository, base, plan, staged, folder, say)
-            finally:
-                shutil.rmtree(folder, ignore_errors=True)
+        with session(f"omnigraph load {job.operation_id}", settings) as spark, working_folder(folder):
+            say(f"reading {len(plan.files)} files, {plan.size / 1e6:.1f} MB, in {len(tasks)} tasks")
+            staged = _stage(spark, tasks)
+            return _finish(spark, job, repository, base, plan, staged, folder, say)
 
 
 def _staging_folder(uri: str, operation_id: str, settings: PipelineSettings) -> str:

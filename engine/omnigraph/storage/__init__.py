@@ -1,6 +1,7 @@
 """Storage: tables, manifest, commits, branches, sidecars and recovery. The only room that knows Lance."""
 
 from omnigraph.storage.arrow import arrow_type, table_schema
+from omnigraph.storage.files import working_folder
 from omnigraph.storage.fragments import write_fragments
 from omnigraph.storage.indices import IndexReport
 from omnigraph.storage.layout import check_operation_id
@@ -26,5 +27,6 @@ __all__ = [
     "check_operation_id",
     "scan_table",
     "table_schema",
+    "working_folder",
     "write_fragments",
 ]

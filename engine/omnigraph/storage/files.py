@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import tempfile
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import pyarrow.fs as pafs
 
+from omnigraph.errors import Conflict
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.uri import Root
 
-__all__ = ["Files", "LocalFiles", "RemoteFiles", "files_of", "sync_directory"]
+__all__ = [
+    "Files",
+    "LocalFiles",
+    "RemoteFiles",
+    "clear_dead_folders",
+    "files_of",
+    "sync_directory",
+    "working_folder",
+    "write_all",
+]
+
+
+_LOCK = ".lock"
 
 
 class Files(Protocol):
@@ -41,12 +58,15 @@ class LocalFiles:
         path = self.path(name)
         with lance_errors(f"writing {path}"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=os.path.dirname(path))
+            # Not `mkstemp`: its files are closed to everyone but their owner, whatever the umask says.
+            temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
+                try:
+                    write_all(handle, data)
+                    os.fsync(handle)
+                finally:
+                    os.close(handle)
                 os.replace(temporary, path)
             except BaseException:
                 os.unlink(temporary)
@@ -125,6 +145,77 @@ class RemoteFiles:
 
 def files_of(root: Root) -> Files:
     return LocalFiles(root.uri) if root.is_local else RemoteFiles(root)
+
+
+@contextmanager
+def working_folder(path: str) -> Iterator[None]:
+    """A folder of this process's own, empty at first, gone at the end; a lock in it tells that its process lives.
+
+    Raises:
+        Conflict: a process that lives is working in it.
+    """
+    handle = None
+    with lance_errors(f"making {path}"):
+        while handle is None:
+            os.makedirs(path, exist_ok=True)
+            handle = _lock_folder(path)
+        for name in os.listdir(path):
+            if name != _LOCK:
+                _remove(os.path.join(path, name))
+    try:
+        yield
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(handle)
+
+
+def clear_dead_folders(parent: str) -> None:
+    """Remove every working folder below `parent` whose process is dead."""
+    with lance_errors(f"tidying {parent}"):
+        for name in sorted(os.listdir(parent)) if os.path.isdir(parent) else ():
+            try:
+                handle = _lock_folder(os.path.join(parent, name))
+            except Conflict:
+                continue
+            if handle is not None:
+                _remove(os.path.join(parent, name))
+                os.close(handle)
+
+
+def _lock_folder(path: str) -> int | None:
+    """The lock of a working folder; None where the folder has just gone. Raises Conflict while another holds it."""
+    lock = os.path.join(path, _LOCK)
+    try:
+        handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.exists(lock) and os.fstat(handle).st_ino == os.stat(lock).st_ino:
+            return handle
+    except BlockingIOError as error:
+        os.close(handle)
+        raise Conflict(
+            f"the load that works in {path} is in flight: wait for it", code="operation_in_flight"
+        ) from error
+    except FileNotFoundError:
+        pass
+    os.close(handle)
+    return None
+
+
+def _remove(path: str) -> None:
+    if os.path.isdir(path):
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+def write_all(handle: int, data: bytes) -> None:
+    """Write every byte: a disk that fills up takes a part first and says so only the next time."""
+    left = memoryview(data)
+    while left:
+        left = left[os.write(handle, left) :]
 
 
 def sync_directory(path: str) -> None:

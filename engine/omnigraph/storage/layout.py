@@ -8,9 +8,9 @@ from collections.abc import Container
 from omnigraph.errors import BadRequest
 
 __all__ = [
-    "ACTORS", "COMMITS", "MAIN", "MANIFEST", "RECOVERIES", "RECOVERY", "check_branch_name", "check_operation_id",
-    "fnv1a64",
-    "free_location", "is_branch_path", "lance_branch", "quoted", "schema_file", "table_path",
+    "ACTORS", "COMMITS", "MAIN", "MANIFEST", "RECOVERIES", "RECOVERY", "STAGING", "check_branch_name",
+    "check_operation_id", "fnv1a64", "free_location",
+    "is_branch_path", "lance_branch", "quoted", "schema_file", "table_path",
 ]  # fmt: skip
 
 MAIN = "main"
@@ -19,6 +19,7 @@ COMMITS = "_graph_commits.lance"
 ACTORS = "_graph_commit_actors.lance"
 RECOVERIES = "_graph_commit_recoveries.lance"
 RECOVERY = "__recovery"
+STAGING = "__staging"
 
 _SEGMENT = re.compile(r"[\w.-]+")
 _OPERATION = re.compile(r"[0-9A-Za-z_-]{1,64}")

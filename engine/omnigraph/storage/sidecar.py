@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from omnigraph.errors import Conflict, NotFound, RecoveryPending
-from omnigraph.storage.files import LocalFiles, sync_directory
+from omnigraph.storage.files import LocalFiles, sync_directory, write_all
 from omnigraph.storage.layout import MAIN, RECOVERY, is_branch_path, lance_branch
 from omnigraph.storage.manifest import Pin
 from omnigraph.storage.steps import Step, reach
@@ -239,13 +240,14 @@ class Sidecars:
 
     def _write_local(self, files: LocalFiles, sidecar: Sidecar, data: bytes) -> Held:
         folder, path = files.path(RECOVERY), files.path(sidecar.file)
-        temporary = os.path.join(folder, f".{sidecar.name}.{os.getpid()}.tmp")
+        # Process numbers repeat: two containers on one volume are both process 1.
+        temporary = os.path.join(folder, f".{sidecar.name}.{secrets.token_hex(8)}.tmp")
         with lance_errors(f"writing {path}"):
             os.makedirs(folder, exist_ok=True)
-            handle = os.open(temporary, os.O_CREAT | os.O_RDWR | os.O_TRUNC, 0o644)
+            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                os.write(handle, data)
+                write_all(handle, data)
                 os.fsync(handle)
                 reach(Step.SIDECAR_TEMPORARY)
                 os.link(temporary, path)  # unlike a rename it fails where the name is taken
@@ -287,6 +289,26 @@ class Sidecars:
                 os.close(handle)
                 return None
         return Held(self, name, handle)
+
+    def alive(self, name: str) -> bool | None:
+        """Whether the writer of a sidecar lives; None where nothing tells, and for one that has just gone."""
+        if name in self.own:
+            return True
+        if not isinstance(self.store.files, LocalFiles):
+            return None
+        path = self.store.files.path(f"{RECOVERY}/{name}.json")
+        with lance_errors(f"looking at {path}"):
+            try:
+                handle = os.open(path, os.O_RDONLY)
+            except FileNotFoundError:
+                return None
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            finally:
+                os.close(handle)
+            return False if os.path.exists(path) else None
 
     def sweep_temporary(self) -> None:
         """Remove temporary files that a writer killed while writing its sidecar left."""

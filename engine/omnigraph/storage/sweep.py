@@ -12,8 +12,9 @@ from ulid import ULID
 from omnigraph.errors import Internal, RecoveryPending
 from omnigraph.storage.change import MARK
 from omnigraph.storage.engine import Engine
+from omnigraph.storage.files import LocalFiles, clear_dead_folders
 from omnigraph.storage.forks import delete_fork
-from omnigraph.storage.layout import MAIN
+from omnigraph.storage.layout import MAIN, STAGING
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.recovery import Action, Decision, Observed, TableClass, classify, decide
@@ -68,6 +69,8 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
     unreadable: RecoveryPending | None = None
     if mode == "full":
         engine.sidecars.sweep_temporary()
+        if isinstance(engine.store.files, LocalFiles):
+            clear_dead_folders(engine.store.files.path(STAGING))
         follow_head(engine)
     for name in engine.sidecars.names():
         try:

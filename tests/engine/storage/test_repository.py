@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,9 +13,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from omnigraph.errors import BadRequest, Conflict, ExpectedVersionMismatch, Forbidden, NotFound, RecoveryPending
+from omnigraph.errors import (
+    BadRequest,
+    Conflict,
+    ExpectedVersionMismatch,
+    Forbidden,
+    NotFound,
+    RecoveryPending,
+    Unavailable,
+)
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind, write_fragments
+from omnigraph.storage.files import working_folder
 from omnigraph.storage.layout import fnv1a64
 from omnigraph.storage.uri import parse_root
 
@@ -245,6 +256,43 @@ def test_an_orphan_fork_is_taken_or_made_anew(repository: Repository) -> None:
     assert ids(repository.snapshot("dev"), "edge:K") == ["ab"]
 
 
+def _half_made(repository: Repository, location: str, branch: str) -> None:
+    """As a kill between Lance's two steps leaves it: the branch's files, and no record of it."""
+    (Path(repository.uri) / location / "_refs" / "branches" / f"{branch}.json").unlink()
+
+
+def test_a_branch_that_a_kill_left_half_made_is_none_and_is_made_anew(repository: Repository) -> None:
+    repository.create_branch("dev")
+    _half_made(repository, "__manifest", "dev")
+    again = Repository.open(repository.uri)
+    with pytest.raises(NotFound, match="no branch"):
+        again.snapshot("dev")
+    put(again, TableChange("node:P", appends=people("d")))
+    assert again.create_branch("dev").head == again.head()
+    put(again, TableChange("node:P", appends=people("e")), branch="dev")
+    assert ids(again.snapshot("dev")) == ["a", "b", "c", "d", "e"]
+
+
+def test_a_fork_that_a_kill_left_half_made_is_made_anew(repository: Repository) -> None:
+    repository.create_branch("dev")
+    table = repository.write_target(repository.snapshot("dev"), "node:P")
+    _half_made(repository, table.location, "dev")
+    put(repository, TableChange("node:P", appends=people("e")), branch="dev")
+    assert ids(repository.snapshot("dev")) == ["a", "b", "c", "e"]
+
+
+def test_a_history_that_a_kill_left_half_made_does_not_block_a_new_branch(repository: Repository) -> None:
+    repository.create_branch("dev")
+    put(repository, TableChange("node:P", appends=people("e")), branch="dev")
+    repository.engine.store.latest("__manifest").branches.delete("dev")
+    _half_made(repository, "_graph_commits.lance", "dev")
+    again = Repository.open(repository.uri)
+    again.create_branch("dev")
+    put(again, TableChange("node:P", appends=people("f")), branch="dev")
+    assert ids(again.snapshot("dev")) == ["a", "b", "c", "f"]
+    assert len(again.commits("dev")) == 3
+
+
 def test_files_that_vanished_are_noticed(repository: Repository) -> None:
     files = repository.write_fragments(repository.snapshot(), "node:P", people("f"))
     ref = repository.snapshot().tables["node:P"]
@@ -339,6 +387,56 @@ def test_a_sidecar_file_of_any_name_is_settled(repository: Repository) -> None:
         (folder / name).write_text(json.dumps(body | {"branch": branch}))
     assert {o["outcome"] for o in repository.sweep().outcomes} == {"RolledBack", "OrphanedBranchDiscarded"}
     assert repository.pending() == []
+
+
+def test_files_are_open_to_whom_the_umask_lets(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        made = Repository.create(str(tmp_path / "shared"), compile_schema(SCHEMA))
+    finally:
+        os.umask(before)
+    root = Path(made.uri)
+    files = [
+        root / "_schema.pg",
+        root / f"_schemas/{made.snapshot().schema_hash}.pg",
+        *root.glob("__manifest/_versions/*"),
+    ]
+    assert {oct(f.stat().st_mode & 0o777) for f in files} == {"0o640"}
+
+
+def test_a_disk_that_takes_half_a_sidecar_leaves_none(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, calls = os.write, []
+
+    def filling(handle: int, data: bytes) -> int:
+        calls.append(len(data))
+        if len(calls) > 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(handle, bytes(data[:20]))
+
+    monkeypatch.setattr(os, "write", filling)
+    with pytest.raises(Unavailable, match="No space left"):
+        put(repository, TableChange("node:P", appends=people("d")))
+    monkeypatch.undo()
+    assert [n for n in os.listdir(Path(repository.uri) / "__recovery") if "json" in n or "tmp" in n] == []
+    put(repository, TableChange("node:P", appends=people("d")))
+
+
+def test_a_full_sweep_removes_the_working_folders_of_dead_loads_alone(repository: Repository) -> None:
+    root = Path(repository.uri) / "__staging"
+    (root / "dead" / "keys").mkdir(parents=True)
+    with working_folder(str(root / "alive")):
+        (root / "alive" / "rows").mkdir()
+        with pytest.raises(Conflict, match="in flight"), working_folder(str(root / "alive")):
+            pass
+        repository.sweep("forward")
+        assert (root / "dead").exists()
+        repository.sweep("full")
+        assert [p.name for p in root.iterdir()] == ["alive"]
+        assert (root / "alive" / "rows").exists()
+    assert list(root.iterdir()) == []
+    (root / "again" / "rows").mkdir(parents=True)
+    with working_folder(str(root / "again")):
+        assert os.listdir(root / "again") == [".lock"]
 
 
 def test_read_only(repository: Repository) -> None:
