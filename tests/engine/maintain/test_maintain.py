@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,7 +12,9 @@ from ulid import ULID
 from omnigraph.maintain import ensure_indices, verify
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind
+from omnigraph.storage import commit as commit_module
 from omnigraph.storage.arrow import table_schema
+from omnigraph.storage.steps import Step
 from omnigraph.write import load
 
 SCHEMA = """
@@ -90,6 +93,21 @@ def test_a_head_ahead_of_its_pin_is_drift(graph: Repository) -> None:
     report = verify(graph)
     assert not report.ok
     assert "drift" in {one["kind"] for one in report.findings}
+
+
+def test_a_running_write_is_no_fault(graph: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looked at from the moment between a table's commit and the publish, by another opener of the graph."""
+    reports = []
+
+    def look(step: Step) -> None:
+        if step == Step.TABLE_COMMITTED:
+            reports.append(verify(Repository.open(graph.uri)))
+
+    monkeypatch.setattr(commit_module, "reach", look)
+    load(graph, json.dumps({"type": "Person", "data": {"slug": "zoe"}}))
+    (report,) = reports
+    assert report.ok, report.findings
+    assert [f["severity"] for f in report.findings if f["kind"] == "running_write"] == ["note"]
 
 
 def test_an_unfinished_write_is_named(graph: Repository) -> None:
