@@ -155,7 +155,9 @@ class _Run:
         return list(value) if isinstance(value, tuple) else value
 
     def _column(self, entity: NodeType | EdgeType, prop: Property, value: Any, n: int) -> Array:
-        cast = cast_column(pa.array([value]), prop.type)
+        # Arrow guesses int64 for an integer; only a U64 can be larger.
+        large = isinstance(value, int) and value >= 2**63
+        cast = cast_column(pa.array([value], pa.uint64()) if large else pa.array([value]), prop.type)
         if cast.bad is not None:
             message = f"{prop.name}: {value!r} is not {prop.type}"
             self.findings.add(BadRecord("type", message, entity.table_key, property=prop.name))

@@ -26,6 +26,7 @@ node Person {
   status: enum(active, left)? @default("active")
   since: DateTime?
   tags: [String]?
+  big: U64?
   @range(age, 0..150)
 }
 node Note { text: String? }
@@ -110,6 +111,11 @@ def test_a_composite_key_takes_parameters(graph: Repository) -> None:
         run(graph, text, {"a": "x", "b": 1})
     run(graph, text.replace('"y", $b', '"y", 2'), {"a": "x", "b": 1})
     assert [(r["src"], r["dst"]) for r in rows(graph, "edge:Fits")] == [('["x","1"]', '["y","2"]')]
+
+
+def test_the_largest_integer_is_stored(graph: Repository) -> None:
+    run(graph, 'query q($n: U64) { insert Person { slug: "a", big: $n } }', {"n": 2**64 - 1})
+    assert rows(graph, "node:Person")[0]["big"] == 2**64 - 1
 
 
 def test_deleting_edges_by_their_ends(graph: Repository) -> None:
