@@ -107,7 +107,12 @@ def _date(column: Array, form: DateFormat | None) -> Cast:
     if pa.types.is_date32(kind):
         return Cast(column)
     if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
-        return _checked(column, None, lambda c: c.cast(pa.date32()))  # refuses a time of day
+        zone = kind.tz if pa.types.is_timestamp(kind) else None
+        wall = pc.local_timestamp(column) if zone is not None else column
+        # The cast to days cuts a time of day off without a word.
+        days = wall.cast(pa.date32())
+        lost = pc.not_equal(days.cast(wall.type), wall)
+        return _marked(days, lost)
     if pa.types.is_integer(kind):  # days since 1970, as other exports of such graphs write them
         return _checked(column, None, lambda c: c.cast(pa.int32()).view(pa.date32()))
     return Cast(_nulls(len(column), pa.date32()), pc.is_valid(column))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.read.compute import Array, Chunked, Scalar, pc
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.columns import Cast, cast_column, nulls_of
@@ -185,11 +185,18 @@ def _either(a: Array | None, b: Array | None) -> Array | None:
     return b if a is None else a if b is None else pc.or_(a, b)
 
 
+def _value_text(value: Scalar) -> str:
+    try:
+        return repr(value.as_py())
+    except ValueError:  # finer than Python's times
+        return str(value.cast(pa.string()))
+
+
 def _report_type(findings: Findings, key: str, origin: pa.RecordBatch, bad: Array, prop: Property, it: Given) -> None:
     numbered = origin.append_column("at", pa.array(np.arange(origin.num_rows)))
 
     def text(row: dict[str, Any]) -> str:
-        value = it.shown[row["at"]] if it.shown is not None else repr(it.column[row["at"]].as_py())
+        value = it.shown[row["at"]] if it.shown is not None else _value_text(it.column[row["at"]])
         wanted = (
             f"{prop.type} written as {it.form.pattern}"
             if it.form is not None

@@ -26,7 +26,7 @@ from omnigraph.schema.catalog import Catalog
 from omnigraph.write.mapping import Mapping, SourceMapping, check_mapping
 from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.rows import Reading, TypedBatch
-from omnigraph.write.tabular import read_table, read_tabular
+from omnigraph.write.tabular import read_table, read_tabular, unreadable
 
 __all__ = ["Source", "SourceFile", "SourcePlan", "Split", "open_source", "plan_sources", "read_batches"]
 
@@ -191,7 +191,10 @@ def read_batches(file: SourceFile, reading: Reading, split: Split | None = None)
     with open_source(file.path) as stream:
         if file.format == "ndjson":
             start, end = (split.start, split.end) if split is not None else (0, None)
-            yield from read_ndjson(stream, reading, file=file.index, label=file.label, start=start, end=end)
+            try:
+                yield from read_ndjson(stream, reading, file=file.index, label=file.label, start=start, end=end)
+            except OSError as error:  # cut off or damaged compression, a disk or network that fails
+                raise unreadable(file.label, file.format, error) from error
             return
         if file.mapping is None:
             raise BadRequest(f"{file.label}: {file.format} needs a mapping", code="missing_mapping")

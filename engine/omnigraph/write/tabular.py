@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
@@ -30,7 +31,15 @@ def _csv_options(source: SourceMapping) -> tuple[pcsv.ReadOptions, pcsv.ParseOpt
             f"{source.label}: unknown CSV option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
         )
     o = source.options
-    read = pcsv.ReadOptions(encoding=str(o.get("encoding", "utf8")), block_size=4 << 20, use_threads=False)
+    for name in ("delimiter", "quote", "escape"):
+        if name in o and len(str(o[name])) != 1:
+            raise BadRequest(f"{source.label}: the CSV option {name} is one character, not {o[name]!r}")
+    encoding = str(o.get("encoding", "utf8"))
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise BadRequest(f"{source.label}: the CSV option encoding names none: {encoding!r}") from error
+    read = pcsv.ReadOptions(encoding=encoding, block_size=4 << 20, use_threads=False)
     if o.get("header", True) is False:
         read.autogenerate_column_names = True
     escape = o.get("escape")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 from datetime import date
@@ -308,6 +309,43 @@ def test_a_bad_mapping_is_refused_before_a_row_is_read(tmp_path: Path, yaml: str
     with pytest.raises(BadRequest) as caught:
         read_all(None, Mapping.parse(yaml, base=tmp_path))
     assert says in str(caught.value)
+
+
+def test_nothing_is_cut_off_a_time(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "slug": ["a", "b"],
+            "born": pa.array([1_577_836_800, 1_577_862_000], pa.timestamp("s")),
+            "seen": pa.array([2_000_000, 1], pa.timestamp("ns")),
+        }
+    )
+    _, findings, lines = read_all({"Person": table})
+    assert findings.counts == {"type": 2}
+    assert "born: datetime.datetime(2020, 1, 1, 7, 0) is not Date" in lines[1]
+    assert "seen: 1970-01-01 00:00:00.000000001 is not DateTime" in lines[2]
+    zoned = pa.table(
+        {
+            "slug": ["a"],
+            "born": pa.array([1_577_919_600], pa.timestamp("s", "+01:00")),
+        }
+    )
+    rows, findings, _ = read_all({"Person": zoned})
+    assert (rows["Person"][0]["born"], findings.counts) == (date(2020, 1, 2), {})
+
+
+@pytest.mark.parametrize("data", [b"not gzip", gzip.compress(b'{"type":"Note","data":{}}\n' * 1000)[:-20]])
+def test_damaged_compression_says_so(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(data)
+    with pytest.raises(BadRequest, match=r"a\.jsonl\.gz: can't be read as ndjson"):
+        read_all(str(tmp_path / "a.jsonl.gz"))
+
+
+@pytest.mark.parametrize("options", [{"encoding": "klingon"}, {"delimiter": "::"}, {"quote": ""}])
+def test_a_csv_option_that_is_none_is_named(tmp_path: Path, options: dict[str, str]) -> None:
+    (tmp_path / "a.csv").write_text("slug\na\n")
+    mapping = Mapping.model_validate({"sources": [{"path": "a.csv", "node": "Person", "options": options}]})
+    with pytest.raises(BadRequest, match=f"CSV option {next(iter(options))}"):
+        read_all(str(tmp_path), mapping)
 
 
 def test_an_unreadable_parquet_says_so(tmp_path: Path) -> None:
