@@ -330,7 +330,7 @@ def test_nothing_is_cut_off_a_time(tmp_path: Path) -> None:
         }
     )
     rows, findings, _ = read_all({"Person": zoned})
-    assert (rows["Person"][0]["born"], findings.counts) == (date(2020, 1, 2), {})
+    assert (rows["node:Person"][0]["born"], findings.counts) == (date(2020, 1, 2), {})
 
 
 @pytest.mark.parametrize("data", [b"not gzip", gzip.compress(b'{"type":"Note","data":{}}\n' * 1000)[:-20]])
