@@ -62,7 +62,13 @@ def get(
     output: Annotated[str, typer.Option("--output", "-o", help="table, wide, yaml, json or name.")] = "table",
     state: HereState = Path(".omnigraph"),
 ) -> None:
-    """Show objects of a state folder as kubectl shows them on a cluster."""
+    """Show objects of a state folder as kubectl shows them on a cluster.
+
+    \b
+    Examples:
+      omnigraph get --state examples/python-env/.omnigraph
+      omnigraph get og python-env -o yaml --state examples/python-env/.omnigraph
+    """
     from omnigraph_operator.platform.local_inspect import show_objects
 
     raise typer.Exit(show_objects(state, kind, name, output))
@@ -72,7 +78,13 @@ def logs(
     workload: Annotated[str | None, typer.Argument(help="A workload, or the beginning of its name.")] = None,
     state: HereState = Path(".omnigraph"),
 ) -> None:
-    """Print a workload's output; without a name, list the workloads."""
+    """Print a workload's output; without a name, list the workloads.
+
+    \b
+    Examples:
+      omnigraph logs --state examples/python-env/.omnigraph
+      omnigraph logs python-env-load --state examples/python-env/.omnigraph
+    """
     from omnigraph_operator.platform.local_inspect import show_logs
 
     raise typer.Exit(show_logs(state, workload))
@@ -83,7 +95,12 @@ def delete(
     name: Annotated[str, typer.Argument(help="The object.")],
     state: HereState = Path(".omnigraph"),
 ) -> None:
-    """Delete an object: what runs is stopped; its data goes if spec.deletionPolicy is Delete and it made them."""
+    """Delete an object: what runs is stopped; its data goes if spec.deletionPolicy is Delete and it made them.
+
+    \b
+    Examples:
+      omnigraph delete og python-env --state examples/python-env/.omnigraph
+    """
     from omnigraph_operator.platform.local_inspect import delete_object
 
     raise typer.Exit(delete_object(state, kind, name, _show()))

@@ -42,6 +42,11 @@ def show_objects(folder: Path, kind: str, name: str | None, output: str) -> int:
     if known is None:
         console.print(f"there is no kind {kind}; known: {', '.join(k.plural for k in KINDS.values())}")
         return 1
+    if not folder.is_dir():
+        console.print(
+            f"{folder}: there is no state folder; name the one of `omnigraph up` with --state", soft_wrap=True
+        )
+        return 1
     state = State(folder)
     objects = [
         {k: v for k, v in o.items() if k != "origin"} | {"status": state.status(o)}
