@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -23,6 +23,10 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+# A version is a positive 64-bit number wherever it is kept.
+Point: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)] | str
+
+
 class QueryRequest(Strict):
     query: str = Field(
         description="The text in the query language", examples=["query q() { match { $p: Person } return { $p.name } }"]
@@ -30,7 +34,7 @@ class QueryRequest(Strict):
     name: str | None = Field(default=None, description="Which query of the text; needed if it has several")
     params: dict[str, Any] = Field(default_factory=dict, description="Values by parameter name")
     branch: str = Field(default="main", description="The branch to read")
-    snapshot: int | str | None = Field(default=None, description="A manifest version or commit id to read it at")
+    snapshot: Point | None = Field(default=None, description="A manifest version or commit id to read it at")
 
 
 class MutateRequest(Strict):
@@ -43,7 +47,7 @@ class MutateRequest(Strict):
 class InvokeRequest(Strict):
     params: dict[str, Any] = Field(default_factory=dict, description="Values by parameter name")
     branch: str = Field(default="main", description="The branch to read or change")
-    snapshot: int | str | None = Field(default=None, description="For reads: a manifest version or commit id")
+    snapshot: Point | None = Field(default=None, description="For reads: a manifest version or commit id")
 
 
 class BranchCreate(Strict):
@@ -51,7 +55,7 @@ class BranchCreate(Strict):
 
     name: str = Field(description="The new branch")
     from_: str = Field(default="main", alias="from", description="The branch it begins at")
-    snapshot: int | str | None = Field(default=None, description="A manifest version or commit id of it")
+    snapshot: Point | None = Field(default=None, description="A manifest version or commit id of it")
 
 
 class Target(BaseModel):

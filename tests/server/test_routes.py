@@ -268,3 +268,19 @@ def test_stored_queries_are_checked_first(shop: omnigraph.Graph, tmp_path: Path)
         create_app(shop, tokens=None, stored=[folder])
     with pytest.raises(omnigraph.BadRequest, match="nowhere"):
         create_app(shop, tokens=None, stored=[tmp_path / "nowhere.gq"])
+
+
+@pytest.mark.parametrize("snapshot", [-1, 0, 2**64])
+def test_a_version_that_cannot_be_is_a_bad_request(client: TestClient, snapshot: int) -> None:
+    asked = client.post("/query", json={"query": COUNT, "snapshot": snapshot}, headers=bearer("reader"))
+    assert asked.status_code == 400, asked.text
+    assert "snapshot" in asked.json()["error"]
+
+
+def test_half_a_surrogate_pair_is_a_bad_request(client: TestClient) -> None:
+    text = "query one($n: String) { match { $i: Item { name: $n } } return { $i.name } }"
+    body = '{"query": "%s", "params": {"n": "\\ud800"}}' % text  # noqa: UP031  (braces all over)
+    headers = {**bearer("reader"), "Content-Type": "application/json"}
+    asked = client.post("/query", content=body, headers=headers)
+    assert asked.status_code == 400, asked.text
+    assert "surrogate" in asked.json()["error"]

@@ -136,6 +136,8 @@ def fit(value: Any, type: Type, *, json_forms: bool = False) -> Any:
             return value
     elif base in ("String", "Blob"):
         if isinstance(value, str):
+            if any("\ud800" <= c <= "\udfff" for c in value):  # JSON can spell half a character, UTF-8 can't
+                raise Mismatch("the text holds half a surrogate pair, which is no character")
             return value
     elif base == "Enum":
         if value in type.enum if isinstance(value, str) else False:
