@@ -102,7 +102,8 @@ def main() -> int:
             f"\nIt serves at {url} . Ask it:\n"
             f"  curl {url}/queries/needs -H 'Authorization: Bearer {TOKEN}' \\\n"
             f"    -H 'Content-Type: application/json' -d '{body}'\n"
-            f"Stop it:\n  .venv/bin/omnigraph up -f {EXAMPLE} --stop"
+            f"Stop it:\n  .venv/bin/omnigraph up -f {EXAMPLE} --stop",
+            soft_wrap=True,  # a command broken over lines can't be pasted
         )
     else:
         console.print("make demo KEEP=1 leaves it serving.")
