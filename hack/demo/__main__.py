@@ -103,7 +103,6 @@ def main() -> int:
             f"  curl {url}/queries/needs -H 'Authorization: Bearer {TOKEN}' \\\n"
             f"    -H 'Content-Type: application/json' -d '{body}'\n"
             f"Stop it:\n  .venv/bin/omnigraph up -f {EXAMPLE} --stop",
-            soft_wrap=True,  # a command broken over lines can't be pasted
         )
     else:
         console.print("make demo KEEP=1 leaves it serving.")
