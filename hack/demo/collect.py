@@ -68,7 +68,7 @@ def _replace(path: Path, data: bytes) -> None:
 
 def _packages(found: dict[str, Distribution]) -> Iterator[Record]:
     """Nodes first, then edges; each node once."""
-    requirements = [(name, r) for name, d in found.items() for r in _requirements(d)]
+    requirements = list({(name, str(r)): (name, r) for name, d in found.items() for r in _requirements(d)}.values())
     for name, d in found.items():
         yield {"type": "Distribution", "data": _distribution(name, d)}
     for name in sorted({canonicalize_name(r.name) for _, r in requirements} - found.keys()):
@@ -84,7 +84,12 @@ def _packages(found: dict[str, Distribution]) -> Iterator[Record]:
     for name, r in requirements:
         marker = str(r.marker) if r.marker else None
         extra = _EXTRA.search(marker or "")
-        data = {"specifier": str(r.specifier) or None, "marker": marker, "extra": extra[1] if extra else None}
+        data = {
+            "text": str(r),
+            "specifier": str(r.specifier) or None,
+            "marker": marker,
+            "extra": extra[1] if extra else None,
+        }
         yield {"edge": "Requires", "from": name, "to": canonicalize_name(r.name), "data": data}
     yield from edges
 

@@ -277,3 +277,26 @@ def test_names_fit_and_ids_are_ulids() -> None:
     assert re.fullmatch(r"[0-7][0-9A-HJKMNP-TV-Z]{25}", one)
     assert one != two
     assert one[:10] == two[:10]
+
+
+def test_a_server_that_fails_to_start_is_tried_again_every_minute_and_holds_no_load_up() -> None:
+    server = {"auth": {"unauthenticated": True}, "readWrite": {"enabled": False}, "readOnly": {"replicas": 1}}
+    spec = {"loads": [], "server": server}
+    [work] = [a.work for a in run(initialized(), spec).actions if isinstance(a, Start)]
+    failed = {}
+    for attempt in range(3):
+        name = names.workload("g", Purpose.SERVE_RO, "u", work.digest, attempt)
+        failed[name] = workload(
+            name, purpose=Purpose.SERVE_RO, digest=work.digest, attempt=attempt, writes=False, phase=Phase.FAILED,
+            gone=True, exit_code=1, message="port 80 is taken", started=NOW, finished=NOW + timedelta(seconds=1),
+        )  # fmt: skip
+    soon = run(initialized(workloads=failed, now=NOW + timedelta(seconds=30)), spec)
+    assert fact(soon, "Stalled")["reason"] == "ServerFailed"
+    assert "port 80 is taken" in fact(soon, "Stalled")["message"]
+    assert not [a for a in soon.actions if isinstance(a, Start)]
+    assert soon.again_in is not None
+    assert soon.again_in <= 31
+    later = run(initialized(workloads=failed, now=NOW + timedelta(seconds=62)), spec)
+    assert [a.work.attempt for a in later.actions if isinstance(a, Start)] == [3]
+    with_load = run(initialized(workloads=failed, now=NOW + timedelta(seconds=30)), {"server": server})
+    assert [type(a) for a in with_load.actions if isinstance(a, TakeWriter)] == [TakeWriter]

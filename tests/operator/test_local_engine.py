@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import sys
 import urllib.request
@@ -92,5 +93,21 @@ def test_an_edge_to_nobody_leaves_nothing_half_visible(tmp_path: Path) -> None:
     assert exported.stdout.strip() == ""
     # Once the record is put right the same command goes on.
     write(tmp_path, PEOPLE)
+    up = omnigraph("up", "-f", str(tmp_path), "--once")
+    assert up.returncode == 0, up.stdout + up.stderr
+
+
+def test_a_busy_port_stalls_and_the_next_up_tries_again(tmp_path: Path) -> None:
+    write(tmp_path, PEOPLE)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        manifest = MANIFEST.replace("  server:\n", f"  server:\n    readWrite: {{ port: {port} }}\n")
+        (tmp_path / "graph.yaml").write_text(manifest)
+        up = omnigraph("up", "-f", str(tmp_path), "--once")
+        assert up.returncode == 1, up.stdout
+        assert f"{port}" in up.stdout
+        assert "ServerFailed" in up.stdout
     up = omnigraph("up", "-f", str(tmp_path), "--once")
     assert up.returncode == 0, up.stdout + up.stderr

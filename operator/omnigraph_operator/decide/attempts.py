@@ -49,6 +49,11 @@ class Track:
     code: str = ""
     message: str = ""
 
+    def seconds_since_failure(self, now: datetime) -> float:
+        """Since the last attempt failed; 0 when its end isn't known."""
+        last = (self.entry or {}).get("lastFailed")
+        return (now - datetime.fromisoformat(last)).total_seconds() if last else 0.0
+
     @property
     def succeeded(self) -> bool:
         return self.current is not None and self.current.phase is Phase.SUCCEEDED and self.current.gone

@@ -84,15 +84,15 @@ def decide(desired: Desired, observed: Observed) -> Decision:
         problem = problem or index.problem
     ready_to_serve = init.done and loads.done and index.done and problem is None
     servers = serving(desired, observed, may_start=ready_to_serve, round_=round_)
-    problem = problem or servers.problem
 
     wanted, wait = None, 0.0
-    if problem is None:
+    if problem is None:  # a server that can't be started keeps no load from being done
         ahead = (s for s in (init, loads, index) if not s.done)
         stage: _Init | Stage | Serving = next(ahead, servers)
         wanted, wait = stage.wanted, stage.wait_seconds
         if wait > 0:
             wanted = None
+    problem = problem or servers.problem
     step = writer.step(desired, observed, wanted, round_=round_)
     problem = problem or step.stalled
 

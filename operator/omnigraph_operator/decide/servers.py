@@ -25,6 +25,7 @@ from omnigraph_operator.model.omnigraph import ReadOnly, ReadWrite, Server
 __all__ = ["Serving", "serving"]
 
 CLUSTER_PORT = 8080
+RETRY_SECONDS = 60.0  # between attempts of a server that failed to start as often as is tried at once
 _KEYS = {Purpose.SERVE_RW: "readWrite", Purpose.SERVE_RO: "readOnly"}
 
 
@@ -122,8 +123,12 @@ def _one(
             doing=": ".join(filter(None, (f"{what} starting", current.message))),
         )
     if tracked.exhausted:
-        problem = ("ServerFailed", f"the {what} can't be started: {tracked.message}")
-        return Serving(False, True, actions=actions, problem=problem, entries=entries, keep=keep)
+        # What keeps a server from starting (a busy port, a node without room) often goes away by itself.
+        rest = RETRY_SECONDS - tracked.seconds_since_failure(observed.now)
+        if rest > 0 or not may_start:
+            problem = ("ServerFailed", f"the {what} can't be started, tried again every minute: {tracked.message}")
+            wait = max(rest, 1.0)
+            return Serving(False, True, wait_seconds=wait, actions=actions, problem=problem, entries=entries, keep=keep)
     if not may_start:
         old = next((w for w in observed.workloads.values() if w.purpose is purpose and w.ready and not w.ended), None)
         if old is None:

@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import watchfiles
 
 from omnigraph_operator.decide.conditions import condition
+from omnigraph_operator.decide.omnigraph import RECONCILE_AT
 from omnigraph_operator.decide.shapes import Decision, Emit
 from omnigraph_operator.model.common import GROUP, VERSION
 from omnigraph_operator.model.crd import KINDS
@@ -170,7 +172,7 @@ class Up:
             "generation": generation,
             "creationTimestamp": "2026-01-01T00:00:00Z",
             "labels": meta.get("labels") or {},
-            "annotations": meta.get("annotations") or {},
+            "annotations": self._annotations(meta, old),
         }
         if old is not None and old["metadata"].get("deletionTimestamp"):
             kept["deletionTimestamp"] = old["metadata"]["deletionTimestamp"]
@@ -179,6 +181,17 @@ class Up:
         return {
             "apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": kept, "spec": spec, "origin": origin,
         }  # fmt: skip
+
+    def _annotations(self, meta: Mapping[str, Any], old: Mapping[str, Any] | None) -> dict[str, str]:
+        """The manifest's, and a call for another round: whoever starts `up` again wants what failed to be tried again."""
+        given = dict(meta.get("annotations") or {})
+        if old is None or RECONCILE_AT in given:
+            return given
+        asked = (old["metadata"].get("annotations") or {}).get(RECONCILE_AT)
+        stalled = condition(self.state.status(old), "Stalled") is not None
+        if stalled and old["metadata"]["uid"] not in self._objects:
+            asked = datetime.now(UTC).isoformat(timespec="seconds")
+        return given | ({RECONCILE_AT: asked} if asked else {})
 
     def _watch_stored(self, objects: dict[str, _Watched], obj: dict[str, Any]) -> None:
         uid = obj["metadata"]["uid"]
