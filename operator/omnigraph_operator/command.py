@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -59,7 +59,9 @@ HereState = Annotated[Path, typer.Option("--state", metavar="DIR", help="The sta
 def get(
     kind: Annotated[str, typer.Argument(help="A kind, such as og or omnigraphs.")] = "omnigraphs",
     name: Annotated[str | None, typer.Argument(help="One object; all without it.")] = None,
-    output: Annotated[str, typer.Option("--output", "-o", help="table, wide, yaml, json or name.")] = "table",
+    output: Annotated[
+        Literal["table", "wide", "yaml", "json", "name"], typer.Option("--output", "-o", help="How to show them.")
+    ] = "table",
     state: HereState = Path(".omnigraph"),
 ) -> None:
     """Show objects of a state folder as kubectl shows them on a cluster.

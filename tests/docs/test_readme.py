@@ -57,4 +57,4 @@ def test_get_without_a_state_folder_says_so(tmp_path: Path, capsys: pytest.Captu
     from omnigraph_operator.platform.local_inspect import show_objects
 
     assert show_objects(tmp_path / "none", "og", None, "table") == 1
-    assert "there is no state folder" in capsys.readouterr().out
+    assert "there is no state folder" in capsys.readouterr().err

@@ -223,7 +223,7 @@ class Manifest:
         dataset = self.store.latest_or_none(MANIFEST, branch) if self._is_branch(branch) else None
         if dataset is None:
             self.forget(branch)
-            raise NotFound(f"there is no branch {branch!r} in {self.store.root.uri}", details={"branch": branch})
+            raise NotFound(f"there is no branch {branch!r}", details={"branch": branch})
         return dataset
 
     def _is_branch(self, branch: str) -> bool:

@@ -39,13 +39,12 @@ def show_objects(folder: Path, kind: str, name: str | None, output: str) -> int:
     """Objects with the CRD's printer columns, or whole."""
     known = _kind(kind)
     console = Console(highlight=False)
+    errors = Console(highlight=False, stderr=True, soft_wrap=True)
     if known is None:
-        console.print(f"there is no kind {kind}; known: {', '.join(k.plural for k in KINDS.values())}")
+        errors.print(f"there is no kind {kind}; known: {', '.join(k.plural for k in KINDS.values())}")
         return 1
     if not folder.is_dir():
-        console.print(
-            f"{folder}: there is no state folder; name the one of `omnigraph up` with --state", soft_wrap=True
-        )
+        errors.print(f"{folder}: there is no state folder; name the one of `omnigraph up` with --state")
         return 1
     state = State(folder)
     objects = [
@@ -54,7 +53,7 @@ def show_objects(folder: Path, kind: str, name: str | None, output: str) -> int:
         if name is None or o["metadata"]["name"] == name
     ]
     if name is not None and not objects:
-        console.print(f"{known.kind} {name} isn't in {folder}")
+        errors.print(f"{known.kind} {name} isn't in {folder}")
         return 1
     if output in ("yaml", "json"):
         value: Any = objects[0] if name is not None else {"apiVersion": "v1", "kind": "List", "items": objects}
@@ -69,7 +68,8 @@ def show_objects(folder: Path, kind: str, name: str | None, output: str) -> int:
     table = Table("NAME", *(c[0].upper() for c in columns), box=None, pad_edge=False)
     for obj in objects:
         table.add_row(obj["metadata"]["name"], *(_cell(obj, path) for _, _, path, _ in columns))
-    console.print(table)
+    # Cut to the terminal for people; whole for whatever reads a pipe.
+    console.print(table, width=None if console.is_terminal else 10_000, no_wrap=not console.is_terminal)
     return 0
 
 

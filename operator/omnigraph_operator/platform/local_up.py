@@ -183,7 +183,7 @@ class Up:
         }  # fmt: skip
 
     def _annotations(self, meta: Mapping[str, Any], old: Mapping[str, Any] | None) -> dict[str, str]:
-        """The manifest's, and a call for another round: whoever starts `up` again wants what failed to be tried again."""
+        """The manifest's, and a call for another round: whoever starts `up` again wants failed work tried again."""
         given = dict(meta.get("annotations") or {})
         if old is None or RECONCILE_AT in given:
             return given
