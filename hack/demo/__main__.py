@@ -79,6 +79,7 @@ def main() -> int:
     console.print(f"[bold]omnigraph up -f {EXAMPLE} --once --keep[/bold]")
     code = omnigraph("up", "-f", str(EXAMPLE), "--once", "--keep")
     if code != 0:
+        console.print("\n`make clean` takes the demo's graph and state away; then it begins anew.")
         return code
     ready = time.perf_counter()
     status = yaml.safe_load((EXAMPLE / ".omnigraph/objects/default/OmniGraph/python-env/status.yaml").read_text())
