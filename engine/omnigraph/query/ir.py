@@ -4,11 +4,14 @@ A read query is a flat tuple of operators that run from first to last over one *
 per bound variable (which node or edge row it is), to which each operator adds variables or from which it removes rows.
 
     NodeScan      binds a variable to the rows of a node type (joins as a product with what is bound already)
-    Expand        follows an edge from a bound variable; binds the far end, or keeps rows whose far end is bound already
+    Expand        follows edges from a bound variable; binds the far end, or keeps rows whose far end is bound already
+    Shortest      binds one shortest path for each pair of its ends (and its far end, unless bound)
     Filter        keeps rows whose predicate is true (unknown is not true)
     AntiJoin      keeps rows for which the inner operators yield nothing
+    Optional      each row once per match of the inner operators, or once with their variables null
     Project       one output row per frame row        } exactly one of
     Aggregate     one output row per group            } the two
+    Distinct      equal output rows once
     Order         total order over output rows
     Limit         the first `count` rows after `skip`
 
@@ -59,11 +62,19 @@ class Prop:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A function or operator over expressions.
+    """A function or operator over expressions. Null in, null out, but for `is_null and or coalesce case list`.
 
-    `fn`: comparisons `= != < <= > >=`; `and or not` (`and`, `or` of two or more); `is_null`; `in` (value, list);
-    `contains starts_with` (text, text; `contains` also list, value); `now`; `list` (the parts of a composite key in
-    `InsertEdge`). Later functions join by name. Three-valued logic: null in, null out, but for `is_null`, `and`, `or`.
+    Logic: `and or` (two or more, Kleene), `not`, `is_null`; comparisons `= != < <= > >=`; `in` (value, list);
+    `contains starts_with` (text, text; `contains` also list, value).
+    Arithmetic (two operands, chains nest to the left): `+ - * / mod`, and `neg` of one. The type says the width: I64,
+    U64 or F64; overflow and division by zero are errors.
+    Functions by their names in the language, arguments in written order (`query/functions.py` has their types);
+    `case` (condition, value, condition, value, …, otherwise: always there, a null `Lit` where none is written);
+    `list` (the items of a list); `to` (a number narrowed to the call's type, an error where it doesn't fit).
+    Search predicates, over (`Prop`, text): `search match_text`, `fuzzy` (…, max edits `Lit`).
+    Rankings (F64), in return and order only: `nearest` (`Prop`, vector, `Lit` whether approximate), `bm25` (`Prop`,
+    text), `rrf` (ranking, ranking, k `Lit`).
+    Paths: `length nodes edges` of a `Var` of type Path; `nodes`, `edges` give the ids in order.
     """
 
     fn: str
@@ -73,9 +84,10 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Agg:
-    """An aggregate over the rows of a group: `count sum avg min max`. `arg` None or a `Var` counts rows."""
+    """An aggregate over the rows of a group: `count sum avg min max collect`. `arg` None or a `Var` counts rows; a
+    nullable `Var` (bound in an `optional`) counts those that aren't null. `collect` leaves nulls out."""
 
-    fn: Literal["count", "sum", "avg", "min", "max"]
+    fn: Literal["count", "sum", "avg", "min", "max", "collect"]
     arg: Expr | None
     type: Type
     distinct: bool = False
@@ -83,13 +95,26 @@ class Agg:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """An output column of the projection, by name (in `Order` only)."""
+    """An output column by name: in `Order`, and for a group key inside a column of `Aggregate`."""
 
     name: str
     type: Type
 
 
-Expr: TypeAlias = Lit | Param | Var | Prop | Call | Agg | Column
+@dataclass(frozen=True, slots=True)
+class SubMatch:
+    """`exists { … }` (Bool) and `count { … }` (I64): whether, or how many times, the inner operators match a row.
+
+    `outer` names the variables of the row they use; with none, the answer is the same for every row.
+    """
+
+    fn: Literal["exists", "count"]
+    inner: tuple[Operator, ...]
+    outer: tuple[str, ...]
+    type: Type
+
+
+Expr: TypeAlias = Lit | Param | Var | Prop | Call | Agg | Column | SubMatch
 
 # ---- operators -------------------------------------------------------------------------------------------------------
 
@@ -102,19 +127,27 @@ class NodeScan:
 
 
 @dataclass(frozen=True, slots=True)
-class Expand:
-    """Follow `edge` from `source` to `target`, `min` to `max` hops, breadth first (a node at its shortest distance).
+class Way:
+    """One edge type of a hop. `direction`: `out` (the hop's start is the edge's src), `in`, or `both` (undirected)."""
 
-    `direction` is `out` (source is the edge's src), `in`, or `both` (undirected). `target_node` is the far end's type.
-    `target_bound`: the far end is bound already; the operator is a semi-join on the pair. `edge_var` (single hop only)
-    binds the edge row and gives one row per edge; without it each far end comes once per source row.
-    `where` touches `target` alone, `edge_where` touches `edge_var` alone.
+    edge: str  # edge type name
+    direction: Literal["out", "in", "both"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expand:
+    """Follow edges from `source` to `target`, `min` to `max` hops, breadth first (a node at its shortest distance).
+
+    `ways` are the edge types a hop may take, one or more; all lead to `target_node`. `target_bound`: the far end is
+    bound already; the operator is a semi-join on the pair. `edge_var` (single hop only) binds the edge row and gives
+    one row per edge; without it each far end comes once per source row. `where` touches `target` alone, `edge_where`
+    touches `edge_var` alone; `hop_where` must be true of every edge followed and names its properties as
+    `Prop(var="", …)`.
     """
 
     source: str
     target: str
-    edge: str  # edge type name
-    direction: Literal["out", "in", "both"]
+    ways: tuple[Way, ...]
     target_node: str
     min: int = 1
     max: int = 1
@@ -122,6 +155,24 @@ class Expand:
     edge_var: str | None = None
     where: Expr | None = None
     edge_where: Expr | None = None
+    hop_where: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Shortest:
+    """Bind `path` to one shortest path of `min` to `max` hops from `source` to `target`; of several, the one whose node
+    ids come first. Pairs without a path give no row. The other fields are as in `Expand`."""
+
+    path: str
+    source: str
+    target: str
+    ways: tuple[Way, ...]
+    target_node: str
+    min: int = 1
+    max: int = 1
+    target_bound: bool = False
+    where: Expr | None = None
+    hop_where: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,21 +189,40 @@ class AntiJoin:
 
 
 @dataclass(frozen=True, slots=True)
+class Optional:
+    """`optional { … }`: a left join. `binds` are the variables it adds, null where the inner operators yield nothing;
+    `outer` the bound ones it uses."""
+
+    inner: tuple[Operator, ...]
+    outer: tuple[str, ...]
+    binds: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Project:
     columns: tuple[tuple[str, Expr], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """`keys` group; `columns` is the output in written order, each a key expression or one that contains an `Agg`."""
+    """`keys` group; `columns` is the output in written order, each a key expression or one that contains an `Agg`. What
+    stands outside an `Agg` there is a literal, a parameter or a `Column` that names a key."""
 
     keys: tuple[tuple[str, Expr], ...]
     columns: tuple[tuple[str, Expr], ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Distinct:
+    """Output rows that are equal in every column come once."""
+
+
+@dataclass(frozen=True, slots=True)
 class OrderKey:
-    expr: Expr  # a `Column` (alias or returned expression), or an expression over the frame (no Aggregate then)
+    """`expr` is over output `Column`s (aliases and returned expressions), or over the frame where there is neither
+    `Aggregate` nor `Distinct`. A ranking (`nearest`, `bm25`, `rrf`) drops the rows it doesn't rank."""
+
+    expr: Expr
     descending: bool = False
 
 
@@ -171,7 +241,9 @@ class Limit:
     skip: int | Param = 0
 
 
-Operator: TypeAlias = NodeScan | Expand | Filter | AntiJoin | Project | Aggregate | Order | Limit
+Operator: TypeAlias = (
+    NodeScan | Expand | Shortest | Filter | AntiJoin | Optional | Project | Aggregate | Distinct | Order | Limit
+)
 
 # ---- mutations -------------------------------------------------------------------------------------------------------
 
@@ -179,7 +251,7 @@ Operator: TypeAlias = NodeScan | Expand | Filter | AntiJoin | Project | Aggregat
 @dataclass(frozen=True, slots=True)
 class InsertNode:
     node: str
-    values: tuple[tuple[str, Expr], ...]  # given properties only; a `Lit` or `Param` or `now`
+    values: tuple[tuple[str, Expr], ...]  # given properties only; over literals and parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,8 +265,8 @@ class InsertEdge:
 @dataclass(frozen=True, slots=True)
 class UpdateNode:
     node: str
-    values: tuple[tuple[str, Expr], ...]
-    where: Expr  # over `Prop(var="", …)` of the type, literals and parameters
+    values: tuple[tuple[str, Expr], ...]  # over `Prop(var="", …)` (the stored values), literals and parameters
+    where: Expr  # over the same
 
 
 @dataclass(frozen=True, slots=True)

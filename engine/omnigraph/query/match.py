@@ -12,7 +12,7 @@ from typing import Literal
 
 from omnigraph.query import ast
 from omnigraph.query.expressions import check, fit_value, unsupported
-from omnigraph.query.ir import Call, Expand, Expr, Lit, Prop
+from omnigraph.query.ir import Call, Expand, Expr, Lit, Prop, Way
 from omnigraph.query.plan import Block, variables_of
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.schema.ast import Name
@@ -196,7 +196,7 @@ def _step(clause: ast.Traversal, draft: _Draft, outer: frozenset[str]) -> Expand
     _declare(target, far, draft, outer)
     if edge_var is not None:
         scope.variables[edge_var] = Type("Edge", entity=edge.name)
-    return Expand(source, target, edge.name, direction, far, low, high, edge_var=edge_var)
+    return Expand(source, target, (Way(edge.name, direction),), far, low, high, edge_var=edge_var)
 
 
 def _hops(step: ast.EdgeStep) -> tuple[int, int]:

@@ -117,7 +117,7 @@ def _place(step: Expand, block: Block, have: set[str], local: Mapping[str, list[
             step,
             source=step.target,
             target=step.source,
-            direction=_TURNED[step.direction],
+            ways=tuple(replace(way, direction=_TURNED[way.direction]) for way in step.ways),
             target_node=block.nodes[step.source],
         )
     if step.target in have:

@@ -67,7 +67,8 @@ def tables_read(operators: tuple[Operator, ...], scope: Scope) -> frozenset[str]
         if isinstance(operator, NodeScan):
             keys.add(table_key("node", operator.node))
         elif isinstance(operator, Expand):
-            keys |= {table_key("edge", operator.edge), table_key("node", operator.target_node)}
+            keys |= {table_key("edge", way.edge) for way in operator.ways}
+            keys.add(table_key("node", operator.target_node))
         elif isinstance(operator, AntiJoin):
             keys |= tables_read(operator.inner, scope)
     return frozenset(keys)

@@ -17,13 +17,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from omnigraph.errors import Internal
+from omnigraph.errors import BadRequest, Internal
 from omnigraph.query.ir import (
     Agg,
     Aggregate,
     AntiJoin,
     Call,
     CompiledQuery,
+    Distinct,
     Expand,
     Expr,
     Filter,
@@ -31,11 +32,15 @@ from omnigraph.query.ir import (
     Lit,
     NodeScan,
     Operator,
+    Optional,
     Order,
     Param,
     Project,
     Prop,
+    Shortest,
+    SubMatch,
     Var,
+    Way,
 )
 from omnigraph.read.antijoin import ROW, AntiJoinStep, Step
 from omnigraph.read.env import FrameEnv
@@ -212,8 +217,8 @@ class _Planner:
         """Expected rows out per row in."""
         far = edge.target if edge.source in known else edge.source
         near_type = self._types.get(edge.source if edge.source in known else edge.target, edge.target_node)
-        degree = self.rows(table_key("edge", edge.edge)) / max(1, self.rows(table_key("node", near_type)))
-        degree *= 2 if edge.direction == "both" else 1
+        edges = sum(self.rows(table_key("edge", w.edge)) * (2 if w.direction == "both" else 1) for w in edge.ways)
+        degree = edges / max(1, self.rows(table_key("node", near_type)))
         node = pattern.nodes.get(far)
         if node is None:
             return degree**edge.max
@@ -238,14 +243,15 @@ class _Planner:
         )
 
     def _expand(self, op: Expand, pattern: _Pattern, known: set[str], *, bound: bool) -> ExpandStep:
-        edge = self._catalog.edges[op.edge]
+        way = _only_way(op)
+        edge = self._catalog.edges[way.edge]
         ends = (table_key("node", edge.source), table_key("node", edge.target))
-        near, far = (ends[1], ends[0]) if op.direction == "in" else ends
+        near, far = (ends[1], ends[0]) if way.direction == "in" else ends
         where = _conjunction(pattern.where.get(op.target, [])) if not bound else None
         edge_where = _conjunction(pattern.edge_where.get(op.edge_var, [])) if op.edge_var else None
         hops = "" if op.min == op.max == 1 else f"{{{op.min},{op.max}}}"
-        name = f"${op.edge_var}:{op.edge}" if op.edge_var else op.edge
-        arrow = {"out": f"-{name}{hops}->", "in": f"<-{name}{hops}-", "both": f"-{name}{hops}-"}[op.direction]
+        name = f"${op.edge_var}:{way.edge}" if op.edge_var else way.edge
+        arrow = {"out": f"-{name}{hops}->", "in": f"<-{name}{hops}-", "both": f"-{name}{hops}-"}[way.direction]
         text = f"${op.source} {arrow} ${op.target}: {op.target_node}"
         for predicate in (where, edge_where):
             text += f" where {show(predicate)}" if predicate is not None else ""
@@ -253,7 +259,7 @@ class _Planner:
             source=op.source,
             target=op.target,
             edge=table_key("edge", edge.name),
-            direction=op.direction,
+            direction=way.direction,
             near=near,
             far=far,
             ends=ends,
@@ -278,13 +284,26 @@ class _Planner:
                 self.traversed(op.inner)
 
 
+def _only_way(op: Expand) -> Way:
+    if len(op.ways) > 1:
+        raise _unsupported("a traversal over several edge types")
+    if op.hop_where is not None:
+        raise _unsupported("a filter on the edges of a hop")
+    return op.ways[0]
+
+
+def _unsupported(what: str) -> BadRequest:
+    """What the language has and this planner doesn't yet."""
+    return BadRequest(f"{what} compiles but can't be run yet", code="unsupported")
+
+
+_OTHER_WAY: dict[str, Literal["out", "in", "both"]] = {"out": "in", "in": "out", "both": "both"}
+
+
 def _turned(op: Expand, types: dict[str, str]) -> Expand:
     """The same relation walked from its other end: distances are the same both ways."""
-    direction: Literal["out", "in", "both"]
-    direction = "in" if op.direction == "out" else "out" if op.direction == "in" else "both"
-    return replace(
-        op, source=op.target, target=op.source, direction=direction, target_node=types.get(op.source, op.target_node)
-    )
+    ways = tuple(Way(w.edge, _OTHER_WAY[w.direction]) for w in op.ways)
+    return replace(op, source=op.target, target=op.source, ways=ways, target_node=types.get(op.source, op.target_node))
 
 
 def _conjunction(conditions: list[Expr]) -> Expr | None:
@@ -331,6 +350,8 @@ def show(expr: Expr) -> str:
             if fn in ("and", "or"):
                 return "(" + f" {fn} ".join(show(a) for a in args) + ")"
             return f"{fn}({', '.join(show(a) for a in args)})"
+        case SubMatch(fn, _, _, _):
+            return f"{fn} {{ … }}"
     return expr.name
 
 
@@ -340,8 +361,8 @@ def _types_of(operators: Iterable[Operator], out: dict[str, str], catalog: Catal
             out[op.var] = op.node
         elif isinstance(op, Expand):
             out.setdefault(op.target, op.target_node)
-            edge = catalog.edges[op.edge]
-            near = edge.target if op.direction == "in" else edge.source
+            edge = catalog.edges[op.ways[0].edge]
+            near = edge.target if op.ways[0].direction == "in" else edge.source
             out.setdefault(op.source, near)
         elif isinstance(op, AntiJoin):
             _types_of(op.inner, out, catalog)
@@ -373,6 +394,9 @@ def _expressions(operators: Iterable[Operator]) -> list[Expr]:
 
 def make_plan(compiled: CompiledQuery, catalog: Catalog, snapshot: Readable) -> Plan:
     """Plan a read query; see `plan` for the kept form."""
+    for op in compiled.operators:
+        if isinstance(op, (Shortest, Optional, Distinct)):
+            raise _unsupported(f"`{type(op).__name__.lower()}`")
     match_ops = [op for op in compiled.operators if isinstance(op, (NodeScan, Expand, Filter, AntiJoin))]
     final = next((op for op in compiled.operators if isinstance(op, (Project, Aggregate))), None)
     order = next((op for op in compiled.operators if isinstance(op, Order)), None)

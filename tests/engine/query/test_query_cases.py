@@ -83,10 +83,11 @@ def operator_lines(op: Operator, indent: str = "") -> list[str]:
         case Expand():
             hops = "" if (op.min, op.max) == (1, 1) else f"{{{op.min},{op.max}}}"
             bound = " bound" if op.target_bound else ""
-            edge = f"{op.edge_var}:{op.edge}" if op.edge_var else op.edge
+            (way,) = op.ways
+            edge = f"{op.edge_var}:{way.edge}" if op.edge_var else way.edge
             tail = where(op.where) + (f" edge{where(op.edge_where)}" if op.edge_where else "")
             return [
-                f"{indent}expand {op.source} {op.direction} {edge}{hops} {op.target}: {op.target_node}{bound}{tail}"
+                f"{indent}expand {op.source} {way.direction} {edge}{hops} {op.target}: {op.target_node}{bound}{tail}"
             ]
         case Filter(predicate):
             return [f"{indent}filter {show(predicate)}"]
