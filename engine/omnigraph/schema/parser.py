@@ -94,6 +94,10 @@ class _Callbacks(LiteralCallbacks):
         return Literal(str(c[0]), read_string(c[1], c[1].start_pos), place_of(c))
 
     @staticmethod
+    def bare(c: Children) -> Literal:  # `@embed(body)` is `@embed("body")`
+        return Literal("string", str(c[0]), place_of(c))
+
+    @staticmethod
     def keyword(c: Children) -> tuple[str, Literal]:
         return str(c[0]), c[1]
 
