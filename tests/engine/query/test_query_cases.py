@@ -20,6 +20,7 @@ from omnigraph.query.ir import (
     Column,
     CompiledQuery,
     Delete,
+    Distinct,
     Expand,
     Expr,
     Filter,
@@ -29,10 +30,13 @@ from omnigraph.query.ir import (
     Lit,
     NodeScan,
     Operator,
+    Optional,
     Order,
     Param,
     Project,
     Prop,
+    Shortest,
+    SubMatch,
     UpdateNode,
     Var,
 )
@@ -68,6 +72,9 @@ def show(e: Expr | None) -> str:
             return f"[{name}]"
         case Call(fn, args, _):
             return f"({' '.join([fn, *map(show, args)])})"
+        case SubMatch(fn, inner, outer, _):
+            steps = "; ".join(line.strip() for op in inner for line in operator_lines(op))
+            return f"({fn} using {' '.join(outer) or 'nothing'}: {steps})"
         case _:
             return "-"
 
@@ -76,24 +83,37 @@ def where(e: Expr | None) -> str:
     return f" where {show(e)}" if e is not None else ""
 
 
+def walk_line(op: Expand | Shortest) -> str:
+    hops = "" if (op.min, op.max) == (1, 1) else f"{{{op.min},{op.max}}}"
+    ways = "|".join(f"{way.direction} {way.edge}" for way in op.ways)
+    tail = (" bound" if op.target_bound else "") + where(op.where)
+    if isinstance(op, Shortest):
+        start = f"shortest {op.path} ="
+    else:
+        start = "expand"
+        tail += f" edge{where(op.edge_where)}" if op.edge_where else ""
+        if op.edge_var:
+            ways = ways.replace(" ", f" {op.edge_var}:", 1)
+    tail += f" hop{where(op.hop_where)}" if op.hop_where else ""
+    return f"{start} {op.source} {ways}{hops} {op.target}: {op.target_node}{tail}"
+
+
 def operator_lines(op: Operator, indent: str = "") -> list[str]:
     match op:
         case NodeScan(var, node, condition):
             return [f"{indent}scan {var}: {node}{where(condition)}"]
-        case Expand():
-            hops = "" if (op.min, op.max) == (1, 1) else f"{{{op.min},{op.max}}}"
-            bound = " bound" if op.target_bound else ""
-            (way,) = op.ways
-            edge = f"{op.edge_var}:{way.edge}" if op.edge_var else way.edge
-            tail = where(op.where) + (f" edge{where(op.edge_where)}" if op.edge_where else "")
-            return [
-                f"{indent}expand {op.source} {way.direction} {edge}{hops} {op.target}: {op.target_node}{bound}{tail}"
-            ]
+        case Expand() | Shortest():
+            return [f"{indent}{walk_line(op)}"]
         case Filter(predicate):
             return [f"{indent}filter {show(predicate)}"]
         case AntiJoin(inner, outer):
             lines = [x for i in inner for x in operator_lines(i, indent + "  ")]
             return [f"{indent}not using {' '.join(outer)}", *lines]
+        case Optional(inner, outer, binds):
+            lines = [x for i in inner for x in operator_lines(i, indent + "  ")]
+            return [f"{indent}optional {' '.join(binds)} using {' '.join(outer) or 'nothing'}", *lines]
+        case Distinct():
+            return [f"{indent}distinct"]
         case Project(columns):
             return [f"{indent}project {', '.join(f'{n} = {show(e)}' for n, e in columns)}"]
         case Aggregate(keys, columns):
