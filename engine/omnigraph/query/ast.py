@@ -44,11 +44,13 @@ class ListExpr:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """`a and b and c`, `a + b - c`: operands of one precedence. `operators` has one less entry than `operands`."""
+    """`a and b and c`, `a + b - c`: operands of one precedence. `operators` has one less entry than `operands`, and so
+    has `operator_places`, which is empty for `and` and `or`."""
 
     operators: tuple[str, ...]
     operands: tuple[Expr, ...]
     place: Place
+    operator_places: tuple[Place, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +85,12 @@ class IsNull:
 
 @dataclass(frozen=True, slots=True)
 class CallExpr:
-    """`name(arguments, keyword=…)`; `distinct` where the first argument is written `distinct e`."""
+    """`name(arguments, keyword=…)`; `distinct` is the word's place where one argument is written `distinct e`."""
 
     name: str
     arguments: tuple[Expr, ...]
     keywords: tuple[Keyword, ...]
-    distinct: bool
+    distinct: Place | None
     name_place: Place
     place: Place
 

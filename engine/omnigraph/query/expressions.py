@@ -1,30 +1,32 @@
-"""Expressions: from the syntax tree to typed IR. The one place that says what an operator takes."""
+"""Expressions: from the syntax tree to typed IR. Reads the leaves and hands checked operands to what judges them.
+
+`operators`, `functions`, `aggregates` and `ranking` say what each takes and gives; `unify` what types have in common.
+"""
 
 from __future__ import annotations
 
-from typing import Literal as OneOf
-from typing import cast
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
 
-from omnigraph.query import ast
-from omnigraph.query.ir import Agg, Call, Expr, Lit, Param, Prop, Var
+from omnigraph.query import ast, operators
+from omnigraph.query.aggregates import AGGREGATES, aggregate, has_aggregate, refuse_aggregate_here
+from omnigraph.query.functions import FUNCTIONS, call
+from omnigraph.query.ir import Agg, Call, Column, Expr, Lit, Param, Prop, SubMatch, Var
+from omnigraph.query.ranking import RANKINGS, SEARCHES, check_ranking, check_search
 from omnigraph.query.scope import Refused, Scope, did_you_mean
+from omnigraph.query.unify import Given, shown, unify
 from omnigraph.schema.ast import Place
-from omnigraph.schema.catalog import INTEGERS, NUMBERS, Type
-from omnigraph.schema.literals import Literal, Mismatch, fit
+from omnigraph.schema.catalog import NUMBERS, Property, Type
+from omnigraph.schema.literals import Literal, Mismatch
 
-__all__ = ["AGGREGATES", "check", "check_literal", "fit_value", "has_aggregate", "property_types", "unsupported"]
+__all__ = ["check", "check_literal", "has_aggregate", "property_types", "unsupported"]
 
-AGGREGATES = frozenset({"count", "sum", "avg", "min", "max"})
-_SEARCH = frozenset({"search", "fuzzy", "match_text", "nearest", "bm25", "rrf"})
-_LATER = _SEARCH | {
-    *("lower", "upper", "trim", "length", "substring", "replace", "starts_with", "ends_with", "contains", "split"),
-    *("coalesce", "abs", "round", "floor", "ceil", "mod", "matches", "to_string", "to_int", "to_float"),
-    *("year", "month", "day", "date_trunc", "add_days", "add_months", "days_between"),
-    *("collect", "nodes", "edges"),
-}
-_ORDERED = NUMBERS | {"String", "Enum", "Date", "DateTime"}
-_TEXT = frozenset({"String", "Enum"})
-BOOL = Type("Bool")
+MAX_DEPTH = 200
+"""Most operations inside one another; a chain of `+` nests to the left."""
+
+_PATHS = frozenset({"length", "nodes", "edges"})
+_TEXT = Type("String")
 
 
 def unsupported(what: str, place: Place) -> Refused:
@@ -38,47 +40,41 @@ def check(node: ast.Expr, scope: Scope) -> Expr:
     Raises:
         Refused: with the code of the rule it breaks.
     """
-    if isinstance(node, Literal):
-        return check_literal(node)
-    if isinstance(node, ast.VarRef):
-        if node.name in scope.variables:
-            return Var(node.name, scope.variables[node.name])
-        if node.name in scope.params:
-            return Param(node.name, scope.params[node.name])
-        scope.variable(node.name, node.place)
-    if isinstance(node, ast.PropRef):
-        return _property(node, scope)
-    if isinstance(node, ast.NameRef):
-        return _bare(node, scope)
-    if isinstance(node, ast.Comparison):
-        return _comparison(node, scope)
-    if isinstance(node, ast.Chain):
-        return _chain(node, scope)
-    if isinstance(node, ast.Not):
-        operand = _boolean(node.operand, scope)
-        return Call("not", (operand,), Type("Bool", operand.type.nullable))
-    if isinstance(node, ast.IsNull):
-        return _is_null(node, scope)
-    if isinstance(node, ast.CallExpr):
-        return _call(node, scope)
-    if isinstance(node, ast.ListExpr):
-        raise unsupported("a list of anything but literals", node.place)
-    if isinstance(node, ast.Block):
-        raise unsupported(f"`{node.word} {{ … }}`", node.place)
-    if isinstance(node, ast.Case):
-        raise unsupported("`case`", node.place)
-    raise unsupported("arithmetic", node.place)
+    expr = _check(node, scope)
+    if isinstance(expr, (Call, Agg)) and _too_deep(expr):
+        message = f"more than {MAX_DEPTH} operations inside one another"
+        raise Refused("Q000", message, node.place, "group them with parentheses, or split the expression")
+    return expr
 
 
-def has_aggregate(expr: Expr) -> bool:
-    return isinstance(expr, Agg) or (isinstance(expr, Call) and any(has_aggregate(a) for a in expr.args))
+def _check(node: ast.Expr, scope: Scope) -> Expr:
+    return _CHECKS[type(node)](node, scope)
 
 
-# ---- leaves ----
+def _given(node: ast.Expr, scope: Scope) -> Given:
+    return Given(_check(node, scope), node.place)
 
 
-def check_literal(node: Literal) -> Lit:
-    """A literal with the type it has by itself; what it stands beside may fit it to another (`fit_value`)."""
+def _too_deep(expr: Expr) -> bool:
+    level: list[Expr] = [expr]
+    for _ in range(MAX_DEPTH):
+        level = [inner for outer in level for inner in _inner(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inner(expr: Expr) -> tuple[Expr, ...]:
+    if isinstance(expr, Call):
+        return expr.args
+    return (expr.arg,) if isinstance(expr, Agg) and expr.arg is not None else ()
+
+
+# ---- literals and lists ----
+
+
+def check_literal(node: Literal, scope: Scope | None = None) -> Expr:
+    """A literal with the type it has by itself; what it stands beside may make it another."""
     try:
         value = node.python()
     except Mismatch as error:
@@ -88,23 +84,76 @@ def check_literal(node: Literal) -> Lit:
             raise Refused("T7", f"{value} is beyond 64 bits", node.place)
         return Lit(value, Type("I64" if value < 2**63 else "U64"))
     if node.kind == "list":
-        types = [check_literal(item).type for item in node.value]
-        bases = {t.base for t in types}
-        if any(t.list for t in types) or "Null" in bases or (len(bases) > 1 and not bases <= NUMBERS):
-            raise Refused("T7", "a list holds values of one scalar type, none of them null", node.place)
-        if len(bases) > 1 and "F64" not in bases and min(value) < 0:
-            raise Refused("T7", "no integer type holds all of this list", node.place)
-        widest = next((base for base in ("F64", "U64") if base in bases), None)
-        return Lit(value, Type(widest or (types[0].base if types else "Null"), list=True))
-    bases_by_kind = {"string": "String", "float": "F64", "bool": "Bool", "date": "Date", "datetime": "DateTime"}
-    return Lit(value, Type(bases_by_kind.get(node.kind, "Null"), nullable=node.kind == "null"))
+        return _literal_list(node, value)
+    bases = {"string": "String", "float": "F64", "bool": "Bool", "date": "Date", "datetime": "DateTime"}
+    return Lit(value, Type(bases.get(node.kind, "Null"), nullable=node.kind == "null"))
+
+
+def _literal_list(node: Literal, value: tuple[Any, ...]) -> Expr:
+    items = tuple(Given(check_literal(item), item.place) for item in node.value)
+    if any(item.is_null for item in items):
+        return _list(items, node.place)
+    types = [item.type for item in items]
+    bases = {t.base for t in types}
+    if any(t.list for t in types) or (len(bases) > 1 and not bases <= NUMBERS):
+        raise Refused("T7", "a list holds values of one scalar type", node.place)
+    if len(bases) > 1 and "F64" not in bases and min(value) < 0:
+        raise Refused("T7", "no integer type holds all of this list", node.place)
+    widest = next((base for base in ("F64", "U64") if base in bases), None)
+    return Lit(value, Type(widest or (types[0].base if types else "Null"), list=True))
+
+
+def _list_expr(node: ast.ListExpr, scope: Scope) -> Expr:
+    return _list(tuple(_given(item, scope) for item in node.items), node.place)
+
+
+def _list(items: tuple[Given, ...], place: Place) -> Expr:
+    for item in items:
+        if item.type.list:
+            raise Refused("T7", "a list holds values of one scalar type, not lists", item.place)
+    type_, values = unify(items, "T7", "the items of a list")
+    return Call("list", values, Type(type_.base, list=True, enum=type_.enum))
+
+
+# ---- names ----
+
+
+def _variable(node: ast.VarRef, scope: Scope) -> Expr:
+    if node.name in scope.variables:
+        type_ = scope.variables[node.name]
+        if type_.base == "Path":
+            hint = f"write nodes(${node.name}), edges(${node.name}) or length(${node.name})"
+            raise Refused("T37", f"`${node.name}` is a path, which is no value by itself", node.place, hint)
+        return Var(node.name, type_)
+    if node.name in scope.params:
+        return Param(node.name, scope.params[node.name])
+    raise _unbound(node.name, node.place, scope)
+
+
+def _unbound(name: str, place: Place, scope: Scope) -> Refused:
+    try:
+        scope.variable(name, place)
+    except Refused as refused:
+        return refused
+    raise AssertionError(name)
 
 
 def property_types(scope: Scope, entity: Type) -> dict[str, Type]:
-    """Every property of a bound entity, identity and ends included."""
-    text = Type("String")
-    names = {"id": text} if entity.base == "Node" else {"id": text, "src": text, "dst": text}
-    return {name: p.type for name, p in scope.entity(entity).properties.items()} | names
+    """Every property of a bound entity, identity and ends included; of several edge types, what all have alike."""
+    ends = {"id": _TEXT} if entity.base == "Node" else {"id": _TEXT, "src": _TEXT, "dst": _TEXT}
+    shared: dict[str, Type] | None = None
+    for properties in _members(scope, entity):
+        own = {name: p.type for name, p in properties.items()}
+        shared = own if shared is None else {n: t for n, t in shared.items() if own.get(n) == t}
+    return (shared or {}) | ends
+
+
+def _members(scope: Scope, entity: Type) -> Iterator[dict[str, Property]]:
+    if entity.base == "Node":
+        yield dict(scope.catalog.nodes[entity.entity].properties)
+    else:
+        for name in entity.entity.split("|"):
+            yield dict(scope.catalog.edges[name].properties)
 
 
 def _property(node: ast.PropRef, scope: Scope) -> Prop:
@@ -112,219 +161,191 @@ def _property(node: ast.PropRef, scope: Scope) -> Prop:
     if node.var not in scope.variables and node.var in scope.params:
         raise Refused("T6", f"`${node.var}` is a parameter and has no properties", place)
     entity = scope.variable(node.var, place)
-    types = property_types(scope, entity)
     name = node.name.text
+    if entity.base == "Path":
+        hint = f"write nodes(${node.var}), edges(${node.var}) or length(${node.var})"
+        raise Refused("T37", f"`${node.var}` is a path and has no properties", node.name.place, hint)
+    types = property_types(scope, entity)
     if name not in types:
-        message = f"{entity.entity} has no property `{name}`"
-        raise Refused("T6", message, node.name.place, did_you_mean(name, types))
+        raise Refused("T6", f"{entity.entity} has no property `{name}`", node.name.place, did_you_mean(name, types))
     if types[name].base == "Blob":
         raise Refused("T24", f"`{name}` is a Blob, which can't be a value in a query", node.name.place)
-    return Prop(node.var, name, types[name])
+    type_ = types[name]
+    return Prop(node.var, name, replace(type_, nullable=True) if entity.nullable else type_)
 
 
-def _bare(node: ast.NameRef, scope: Scope) -> Prop:
-    if scope.bare is None:
-        hint = f"write `$x.{node.name}` for a property, `${node.name}` for a variable or parameter"
-        raise Refused("T6", f"`{node.name}` means nothing here", node.place, hint)
-    if node.name not in scope.bare:
-        raise Refused("T11", f"no property `{node.name}`", node.place, did_you_mean(node.name, scope.bare))
-    name, type_ = scope.bare[node.name]
-    if type_.base == "Blob":
-        raise Refused("T11", f"`{node.name}` is a Blob, which can't be compared", node.place)
-    return Prop("", name, type_)
+def _bare(node: ast.NameRef, scope: Scope) -> Expr:
+    name, bare = node.name, scope.bare
+    if bare is not None:
+        if name not in bare.names:
+            raise Refused(bare.unknown, f"{bare.of} has no property `{name}`", node.place, _near_bare(name, scope))
+        stored, type_ = bare.names[name]
+        if type_.base == "Blob":
+            raise Refused(bare.blob, f"`{name}` is a Blob, which can't be a value in a query", node.place)
+        return Prop("", stored, type_)
+    if scope.aliases is not None:
+        if name in scope.aliases:
+            return Column(name, scope.aliases[name])
+        known = ", ".join(f"`{alias}`" for alias in scope.aliases)
+        raise Refused("T6", f"no column is named `{name}`", node.place, f"the columns are {known}")
+    hint = f"write `$x.{name}` for a property, `${name}` for a variable or parameter"
+    raise Refused("T6", f"`{name}` means nothing here", node.place, hint)
+
+
+def _near_bare(name: str, scope: Scope) -> str | None:
+    if name in scope.params:
+        return f"write `${name}` for the parameter"
+    assert scope.bare is not None
+    return did_you_mean(name, scope.bare.names)
 
 
 # ---- operators ----
 
 
-def _boolean(node: ast.Expr, scope: Scope) -> Expr:
-    expr = check(node, scope)
-    if expr.type.base != "Bool" or expr.type.list:
-        raise Refused("T30", f"expected something true or false, and this is {expr.type}", node.place)
-    return expr
-
-
 def _chain(node: ast.Chain, scope: Scope) -> Expr:
-    word = node.operators[0]
-    if word not in ("and", "or"):
-        raise unsupported("arithmetic", node.place)
-    operands = tuple(_boolean(operand, scope) for operand in node.operands)
-    return Call(word, operands, Type("Bool", any(o.type.nullable for o in operands)))
+    operands = tuple(_given(operand, scope) for operand in node.operands)
+    if node.operators[0] in ("and", "or"):
+        return operators.logic(node.operators[0], operands)
+    left = operands[0]
+    for word, place, right in zip(node.operators, node.operator_places, operands[1:], strict=True):
+        left = Given(operators.arithmetic(word, left, right, place), left.place)
+    return left.expr
+
+
+def _not(node: ast.Not, scope: Scope) -> Expr:
+    operand = operators.truth(_given(node.operand, scope))
+    return Call("not", (operand,), Type("Bool", operand.type.nullable))
+
+
+def _negative(node: ast.Negative, scope: Scope) -> Expr:
+    return operators.negative(_given(node.operand, scope))
 
 
 def _is_null(node: ast.IsNull, scope: Scope) -> Expr:
-    test = Call("is_null", (check(node.operand, scope),), BOOL)
-    return Call("not", (test,), BOOL) if node.negated else test
+    return operators.is_null(_given(node.operand, scope), negated=node.negated)
 
 
 def _comparison(node: ast.Comparison, scope: Scope) -> Expr:
-    left, right = check(node.left, scope), check(node.right, scope)
-    for side, place in ((left, node.left.place), (right, node.right.place)):
-        if isinstance(side, Lit) and side.value is None:
-            hint = "write `is null`" if node.operator == "=" else "write `is not null`"
-            raise Refused("T7", "nothing compares with null", place, hint)
-    operator = node.operator
-    nullable = Type("Bool", left.type.nullable or right.type.nullable)
-    if operator in ("in", "not in"):
-        if not right.type.list:
-            raise Refused("T30", f"`in` takes a list on its right, and this is {right.type}", node.right.place)
-        element = Type(right.type.base, enum=right.type.enum)
-        if right.type.base != "Null":
-            _comparable(left.type, element, "=", node)
-        if isinstance(right, Lit):
-            right = _items_beside(right, left.type, node.right.place)
-        inside = Call("in", (left, right), nullable)
-        return Call("not", (inside,), nullable) if operator == "not in" else inside
-    if operator == "contains" and left.type.list:
-        element = Type(left.type.base, enum=left.type.enum)
-        _comparable(element, right.type, "=", node)
-        return Call("contains", (left, _beside(right, element, node.right.place)), nullable)
-    if operator in ("contains", "starts_with"):
-        for type_, place in ((left.type, node.left.place), (right.type, node.right.place)):
-            if type_.base not in _TEXT or type_.list:
-                takes = "text, or a list and an element" if operator == "contains" else "text"
-                raise Refused("T7", f"`{operator}` takes {takes}, and this is {type_}", place)
-        return Call(operator, (left, right), nullable)
-    _comparable(left.type, right.type, operator, node)
-    if isinstance(left, Var) and isinstance(right, Var):
-        text = Type("String")
-        return Call(operator, (Prop(left.name, "id", text), Prop(right.name, "id", text)), BOOL)
-    left = _beside(left, right.type, node.left.place)
-    right = _beside(right, left.type, node.right.place)
-    return Call(operator, (left, right), nullable)
+    left, right = _given(node.left, scope), _given(node.right, scope)
+    if node.operator in ("in", "not in"):
+        return operators.membership(node.operator, left, right, node.operator_place)
+    if node.operator == "contains":
+        return operators.contains(left, right, node.operator_place)
+    if node.operator == "starts_with":
+        return operators.starts_with(left, right)
+    return operators.comparison(node.operator, left, right, node.operator_place)
 
 
-def _comparable(left: Type, right: Type, operator: str, node: ast.Comparison) -> None:
-    """Refuse (T7) two types that don't compare with this operator."""
-    a, b = left.base, right.base
-    fits = (a in NUMBERS and b in NUMBERS) or (a in _TEXT and b in _TEXT) or (a == b and a in (*_ORDERED, "Bool"))
-    if a == b and a in ("Node", "Edge"):
-        fits = left.entity == right.entity and operator in ("=", "!=")
-    if a == b == "Bool":
-        fits = operator in ("=", "!=")
-    if fits and not left.list and not right.list:
-        return
-    hint = None
-    if {a, b} in ({"Date", "String"}, {"DateTime", "String"}):
-        word = "date" if "Date" in (a, b) else "datetime"
-        hint = f'write {word}("…") for a literal, or declare the parameter as {(word[0].upper() + "ate")}' + (
-            "" if word == "date" else "Time"
-        )
-    raise Refused("T7", f"{left} {operator} {right} can't be compared", node.operator_place, hint)
-
-
-def _beside(expr: Expr, other: Type, place: Place) -> Expr:
-    """A literal next to an enum must be one of its values; integers next to floats become floats."""
-    if isinstance(expr, Lit) and other.base == "Enum" and expr.value not in other.enum:
-        near = did_you_mean(str(expr.value), iter(other.enum))
-        raise Refused("T7", f'"{expr.value}" is not one of {", ".join(other.enum)}', place, near)
-    if isinstance(expr, Lit) and other.base == "Enum":
-        return Lit(expr.value, Type("Enum", enum=other.enum))
-    return expr
-
-
-def _items_beside(items: Lit, type_: Type, place: Place) -> Lit:
-    """The literal list of an `in`: an enum's values are checked, an empty list takes the left side's type."""
-    if type_.base == "Enum":
-        for item in items.value:
-            _beside(Lit(item, Type("String")), type_, place)
-    if type_.base == "Enum" or items.type.base == "Null":
-        return Lit(items.value, Type(type_.base, list=True, enum=type_.enum))
-    return items
+def _case(node: ast.Case, scope: Scope) -> Expr:
+    """`case when c then v … else v end`: null where no condition is true and no `else` is written."""
+    conditions = [_given(condition, scope) for condition, _ in node.whens]
+    for condition in conditions:
+        if condition.type.base != "Bool" or condition.type.list:
+            message = f"`when` takes something true or false, and this is {shown(condition.type)}"
+            raise Refused("T32", message, condition.place)
+    values = [_given(value, scope) for _, value in node.whens]
+    missing = Given(Lit(None, Type("Null", True)), node.place)
+    values.append(missing if node.otherwise is None else _given(node.otherwise, scope))
+    type_, unified = unify(values, "T32", "the values of `case`")
+    pairs = [e for condition, value in zip(conditions, unified[:-1], strict=True) for e in (condition.expr, value)]
+    return Call("case", (*pairs, unified[-1]), type_)
 
 
 # ---- calls ----
 
 
 def _call(node: ast.CallExpr, scope: Scope) -> Expr:
-    if node.name == "now":
-        if node.arguments or node.keywords:
-            raise Refused("T7", "`now()` takes no argument", node.name_place)
-        return Call("now", (), Type("DateTime"))
-    if node.name in AGGREGATES:
+    name = node.name
+    if name in AGGREGATES:
         return _aggregate(node, scope)
+    if node.distinct is not None:
+        hint = f"as in {name}({', '.join(['…'] * len(node.arguments))})" if name in FUNCTIONS else None
+        raise Refused("T33", f"`distinct` stands in aggregates only, not in `{name}`", node.distinct, hint)
+    if name in _PATHS and len(node.arguments) == 1:
+        path = _path(node.arguments[0], scope)
+        if path is not None or name != "length":
+            return _path_call(node, path)
+    if name in SEARCHES or name in RANKINGS:
+        arguments = tuple(_given(argument, scope) for argument in node.arguments)
+        return check_search(node, arguments, scope) if name in SEARCHES else check_ranking(node, arguments, scope)
+    if name in FUNCTIONS:
+        _refuse_keywords(node)
+        return call(node, tuple(_given(argument, scope) for argument in node.arguments))
+    raise _unknown_function(node)
+
+
+def _unknown_function(node: ast.CallExpr) -> Refused:
     if node.name in ("date", "datetime"):
-        raise Refused("T7", f'`{node.name}` takes one string literal, as in {node.name}("2026-01-31")', node.name_place)
-    if node.name in _LATER:
-        raise unsupported(f"`{node.name}(…)`", node.name_place)
-    hint = did_you_mean(node.name, iter(sorted(AGGREGATES | _LATER | {"now", "date", "datetime"})))
-    raise Refused("T32", f"unknown function `{node.name}`", node.name_place, hint)
+        example = '"2026-01-31"' if node.name == "date" else '"2026-01-31T10:00:00Z"'
+        hint = f"write {node.name}({example}), or declare a parameter of that type"
+        return Refused("T32", f"`{node.name}` takes one text literal", node.name_place, hint)
+    if node.name in _PATHS:
+        return Refused("T32", f"`{node.name}` takes one argument, a path", node.name_place, f"write {node.name}($path)")
+    known = sorted({*AGGREGATES, *FUNCTIONS, *_PATHS, *SEARCHES, *RANKINGS, "date", "datetime"})
+    return Refused("T32", f"unknown function `{node.name}`", node.name_place, did_you_mean(node.name, iter(known)))
 
 
-def _aggregate(node: ast.CallExpr, scope: Scope) -> Agg:
-    if not scope.aggregates:
-        raise Refused("T9", f"`{node.name}` is an aggregate and stands in `return` only", node.name_place)
-    if len(node.arguments) != 1 or node.keywords:
-        raise Refused("T8", f"`{node.name}` takes one argument", node.name_place)
-    scope.aggregates = False
-    try:
-        argument = check(node.arguments[0], scope)
-    finally:
-        scope.aggregates = True
-    fn = cast("OneOf['count', 'sum', 'avg', 'min', 'max']", node.name)
-    type_ = argument.type
-    if fn == "count":
-        return Agg(fn, argument, Type("I64"), node.distinct)
-    allowed = NUMBERS if fn in ("sum", "avg") else _ORDERED
-    if type_.list or type_.base not in allowed:
-        takes = "numbers" if allowed is NUMBERS else "numbers, text or dates"
-        raise Refused("T8", f"`{fn}` takes {takes}, and this is {type_}", node.arguments[0].place)
-    if fn in ("min", "max"):
-        return Agg(fn, argument, Type(type_.base, True, enum=type_.enum), node.distinct)
-    base = "I64" if fn == "sum" and type_.base in INTEGERS else "F64"
-    return Agg(fn, argument, Type(base, True), node.distinct)
+def _refuse_keywords(node: ast.CallExpr) -> None:
+    for keyword in node.keywords:
+        hint = "put parentheses around a comparison"
+        raise Refused("T32", f"`{node.name}` takes no `{keyword.name.text}=`", keyword.name.place, hint)
 
 
-# ---- values given to a property ----
+def _aggregate(node: ast.CallExpr, scope: Scope) -> Expr:
+    refuse_aggregate_here(node, scope)
+    with scope.allowing(aggregates=False, rankings=False, within=node.name):
+        argument = _given(node.arguments[0], scope)
+    return aggregate(node, argument)
 
-_WIDENS = {
-    "I64": {"I32", "U32"},
-    "U64": {"U32"},
-    "F32": set(),
-    "F64": INTEGERS | {"F32"},
-    "Enum": {"String"},
-    "String": {"Enum"},
-    "Blob": {"String"},
+
+def _path(node: ast.Expr, scope: Scope) -> Var | None:
+    type_ = scope.variables.get(node.name) if isinstance(node, ast.VarRef) else None
+    return Var(node.name, type_) if isinstance(node, ast.VarRef) and type_ and type_.base == "Path" else None
+
+
+def _path_call(node: ast.CallExpr, path: Var | None) -> Expr:
+    _refuse_keywords(node)
+    if path is None:
+        place = node.arguments[0].place
+        hint = f"bind one with `$path = shortest $a edge{{1,3}} $b` and write {node.name}($path)"
+        raise Refused("T37", f"`{node.name}` takes a path", place, hint)
+    nullable = path.type.nullable
+    type_ = Type("I64", nullable) if node.name == "length" else Type("String", nullable, list=True)
+    return Call(node.name, (path,), type_)
+
+
+# ---- blocks ----
+
+
+def _block(node: ast.Block, scope: Scope) -> Expr:
+    """`exists { … }` and `count { … }`."""
+    from omnigraph.query.match import check_inner  # a block holds clauses, and clauses hold expressions
+    from omnigraph.query.plan import order_operators
+
+    if not scope.blocks:
+        message = f"`{node.word} {{ … }}` stands in a read query only"
+        raise Refused("T34", message, node.place)
+    before = len(scope.found)
+    block, outer = check_inner(node.clauses, scope)
+    if len(scope.found) > before:
+        raise Refused("", "refused inside", node.place)
+    inner = order_operators(block, scope.catalog, frozenset(outer))
+    type_ = Type("Bool") if node.word == "exists" else Type("I64")
+    return SubMatch("exists" if node.word == "exists" else "count", inner, outer, type_)
+
+
+_CHECKS: dict[type, Callable[[Any, Scope], Expr]] = {
+    Literal: check_literal,
+    ast.VarRef: _variable,
+    ast.PropRef: _property,
+    ast.NameRef: _bare,
+    ast.ListExpr: _list_expr,
+    ast.Chain: _chain,
+    ast.Not: _not,
+    ast.Negative: _negative,
+    ast.Comparison: _comparison,
+    ast.IsNull: _is_null,
+    ast.CallExpr: _call,
+    ast.Block: _block,
+    ast.Case: _case,
 }
-
-
-def fit_value(node: ast.Expr, type_: Type, scope: Scope, code: str) -> Expr:
-    """A literal, parameter or `now()` given to something of `type_`.
-
-    Raises:
-        Refused: `code` where it doesn't fit; T14 for a variable that is no parameter.
-    """
-    if isinstance(node, Literal):
-        return Lit(_literal_as(node, type_, code), type_)
-    if isinstance(node, ast.VarRef):
-        given = scope.params.get(node.name)
-        if given is None:
-            hint = did_you_mean(node.name, scope.params, "$")
-            raise Refused("T14", f"`${node.name}` is not a parameter of this query", node.place, hint)
-        same = given.base == type_.base and given.dim == type_.dim
-        if given.list != type_.list or not (same or given.base in _WIDENS.get(type_.base, ())):
-            raise Refused(code, f"`${node.name}` is {given}, and {type_} is expected", node.place)
-        if given.base == "Enum" and type_.base == "Enum" and not set(given.enum) <= set(type_.enum):
-            raise Refused(code, f"`${node.name}` may be a value that {type_} has not", node.place)
-        if given.nullable and not type_.nullable:
-            raise Refused(code, f"`${node.name}` may be null, and {type_} can't", node.place)
-        return Param(node.name, given)
-    if isinstance(node, ast.CallExpr) and node.name == "now":
-        if type_.base != "DateTime" or type_.list:
-            raise Refused(code, f"`now()` is a DateTime, and {type_} is expected", node.place)
-        return check(node, scope)
-    if isinstance(node, (ast.PropRef, ast.NameRef)):
-        raise Refused("T14", "a value here is a literal, a parameter or now()", node.place)
-    check(node, scope)
-    raise unsupported("an expression as a value", node.place)
-
-
-def _literal_as(node: Literal, type_: Type, code: str) -> object:
-    """The literal's value as one of `type_`. Texts are no dates here: `date("…")` says so."""
-    base = type_.base
-    if node.kind == "string" and base in ("Date", "DateTime") and not type_.list:
-        raise Refused(code, f'a text is no {base}; write {base.lower()}("…")', node.place)
-    try:
-        return fit(node.python(), type_)
-    except Mismatch as error:
-        raise Refused(code, str(error), node.place) from None

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from omnigraph.query import ast
-from omnigraph.query.expressions import check, fit_value, unsupported
+from omnigraph.query.assign import match_value
+from omnigraph.query.expressions import check, unsupported
 from omnigraph.query.ir import Call, Expand, Expr, Lit, Prop, Way
 from omnigraph.query.plan import Block, variables_of
 from omnigraph.query.scope import Refused, Scope, did_you_mean
@@ -19,7 +20,7 @@ from omnigraph.schema.ast import Name
 from omnigraph.schema.catalog import EdgeType, Type
 from omnigraph.schema.literals import Literal as LiteralNode
 
-__all__ = ["MAX_HOPS", "check_block"]
+__all__ = ["MAX_HOPS", "check_block", "check_inner"]
 
 MAX_HOPS = 1000
 """Largest hop bound that is accepted; a traversal visits a node once, so larger ones are mistakes."""
@@ -42,6 +43,13 @@ class _Draft:
 def check_block(clauses: Iterable[ast.Clause], scope: Scope) -> Block:
     """Check the clauses and bind their variables in `scope`; refusals are noted in it, one a clause at most."""
     return _draft(tuple(clauses), scope).block()
+
+
+def check_inner(clauses: Iterable[ast.Clause], scope: Scope) -> tuple[Block, tuple[str, ...]]:
+    """A nested block of `scope`, and the variables of `scope` that it uses; refusals are noted in it."""
+    finished = _draft(tuple(clauses), scope.inner(), frozenset(scope.variables))
+    used = finished.draft.used | {v for _, names in finished.draft.negations for v in names}
+    return finished.block(), tuple(v for v in scope.variables if v in used)
 
 
 def _draft(clauses: tuple[ast.Clause, ...], scope: Scope, outer: frozenset[str] = frozenset()) -> _FinishedDraft:
@@ -140,7 +148,7 @@ def _match(clause: ast.Binding, match: ast.Assignment, scope: Scope) -> Expr:
     element = Type(type_.base, nullable=True, enum=type_.enum)
     if isinstance(match.value, LiteralNode) and match.value.kind == "null":
         raise Refused("T3", "null matches nothing", match.value.place, f"write `${clause.var.text}.{name} is null`")
-    value = fit_value(match.value, element, scope, "T3")
+    value = match_value(match.value, element, scope)
     truth = Type("Bool", type_.nullable or value.type.nullable)
     return Call("contains" if type_.list else "=", (Prop(clause.var.text, name, type_), _without_null(value)), truth)
 
@@ -265,12 +273,9 @@ def _filter(clause: ast.FilterClause, draft: _Draft, outer: frozenset[str]) -> N
 
 def _negation(clause: ast.Negation, draft: _Draft) -> None:
     scope = draft.scope
-    outer = frozenset(scope.variables)
     before = len(scope.found)
-    finished = _draft(clause.clauses, scope.inner(), outer)
-    inner = finished.draft
-    used = inner.used | {v for _, names in inner.negations for v in names if v in outer}
+    block, used = check_inner(clause.clauses, scope)
     if not used and len(scope.found) == before:
         hint = "it would keep all rows or none"
         scope.refuse(Refused("T9", "`not { … }` uses no variable from outside", clause.place, hint))
-    draft.negations.append((finished.block(), tuple(v for v in scope.variables if v in used)))
+    draft.negations.append((block, used))

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from omnigraph.query import ast
-from omnigraph.query.expressions import check, fit_value
+from omnigraph.query.assign import assigned
+from omnigraph.query.expressions import check
 from omnigraph.query.ir import Call, Delete, Expr, InsertEdge, InsertNode, Lit, Statement, UpdateNode
-from omnigraph.query.scope import Refused, Scope, did_you_mean
+from omnigraph.query.scope import Bare, Refused, Scope, did_you_mean
 from omnigraph.schema.ast import Name
 from omnigraph.schema.catalog import EdgeType, NodeType, Property, Type, table_key
 from omnigraph.schema.literals import Literal
@@ -28,6 +29,7 @@ def check_mutation(
         odd = next(s for s in statements if isinstance(s, ast.DeleteNode) is not other)
         message = f"query `{name}` both deletes and inserts or updates"
         scope.refuse(Refused("Q000", message, odd.place, "split it in two: one that deletes, one that writes"))
+    scope = replace(scope, mutation=True, searches=False, blocks=False)
     out: list[Statement] = []
     for statement in statements:
         with scope.collecting():
@@ -112,7 +114,7 @@ def _values(given: Mapping[str, ast.Assignment], type_: NodeType | EdgeType, sco
         if name not in type_.properties:
             hint = did_you_mean(name, type_.properties)
             raise Refused("T11", f"{type_.name} has no property `{name}`", assignment.name.place, hint)
-        out.append((name, fit_value(assignment.value, type_.properties[name].type, scope, "T7")))
+        out.append((name, assigned(assignment.value, type_.properties[name].type, scope)))
     return tuple(out)
 
 
@@ -130,14 +132,14 @@ def _endpoint(assignment: ast.Assignment, node: NodeType, scope: Scope) -> Expr:
     value = assignment.value
     if len(node.key) <= 1:
         type_ = node.properties[node.key[0]].type if node.key else Type("String")
-        return fit_value(value, type_, scope, "T7")
+        return assigned(value, type_, scope)
     parts = value.value if isinstance(value, Literal) and value.kind == "list" else None
     if isinstance(value, ast.ListExpr):
         parts = value.items
     if parts is None or len(parts) != len(node.key):
         message = f"the key of {node.name} is the list [{', '.join(node.key)}]"
         raise Refused("T7", message, value.place)
-    fitted = tuple(fit_value(p, node.properties[k].type, scope, "T7") for p, k in zip(parts, node.key, strict=True))
+    fitted = tuple(assigned(p, node.properties[k].type, scope) for p, k in zip(parts, node.key, strict=True))
     if all(isinstance(part, Lit) for part in fitted):
         return Lit(tuple(part.value for part in fitted if isinstance(part, Lit)), Type("String", list=True))
     return Call("list", fitted, Type("String", list=True))
@@ -157,34 +159,22 @@ def _update(statement: ast.Update, scope: Scope) -> UpdateNode:
     for name in type_.key:
         if name in given:
             raise Refused("T11", f"`{name}` is in the key of {type_.name} and can't change", given[name].name.place)
-    values = _values(given, type_, scope)
+    stored = Bare(_stored(type_), type_.name)
+    values = _values(given, type_, replace(scope, bare=stored))
     return UpdateNode(type_.name, values, _where(statement.where, type_, scope))
 
 
-def _where(node: ast.Expr, type_: NodeType | EdgeType, scope: Scope) -> Expr:
+def _stored(type_: NodeType | EdgeType) -> dict[str, tuple[str, Type]]:
+    """What the bare names of a `set` or `where` mean."""
     text = Type("String")
-    bare = {name: (name, p.type) for name, p in type_.properties.items()} | {"id": ("id", text)}
+    names = {name: (name, p.type) for name, p in type_.properties.items()} | {"id": ("id", text)}
     if isinstance(type_, EdgeType):
-        bare |= {"src": ("src", text), "dst": ("dst", text), "from": ("src", text), "to": ("dst", text)}
-    for reference in _references(node):
-        if reference.name not in scope.params:
-            hint = did_you_mean(reference.name, scope.params, "$")
-            raise Refused("T14", f"`${reference.name}` is not a parameter of this query", reference.place, hint)
-    expr = check(node, replace(scope, bare=bare, aggregates=False))
+        names |= {"src": ("src", text), "dst": ("dst", text), "from": ("src", text), "to": ("dst", text)}
+    return names
+
+
+def _where(node: ast.Expr, type_: NodeType | EdgeType, scope: Scope) -> Expr:
+    expr = check(node, replace(scope, bare=Bare(_stored(type_), type_.name, blob="T11")))
     if expr.type.base != "Bool" or expr.type.list:
-        raise Refused("T7", f"`where` must be true or false, and this is {expr.type}", node.place)
+        raise Refused("T35", f"`where` must be true or false, and this is {expr.type}", node.place)
     return expr
-
-
-def _references(node: ast.Expr) -> list[ast.VarRef]:
-    if isinstance(node, ast.VarRef):
-        return [node]
-    if isinstance(node, ast.PropRef):
-        return [ast.VarRef(node.var, node.place)]
-    if isinstance(node, ast.Comparison):
-        return _references(node.left) + _references(node.right)
-    if isinstance(node, ast.Chain):
-        return [r for operand in node.operands for r in _references(operand)]
-    if isinstance(node, (ast.Not, ast.IsNull, ast.Negative)):
-        return _references(node.operand)
-    return []

@@ -32,7 +32,9 @@ def _names_in(token: Token) -> tuple[Name, ...]:
 
 
 def _chain(c: Children) -> ast.Chain:
-    return ast.Chain(tuple(str(t) for t in c[1::2]), tuple(c[::2]), place_of(c))
+    tokens = c[1::2]
+    places = tuple((t.start_pos, t.end_pos) for t in tokens)
+    return ast.Chain(tuple(str(t) for t in tokens), tuple(c[::2]), place_of(c), places)
 
 
 class _Callbacks(LiteralCallbacks):
@@ -106,12 +108,12 @@ class _Callbacks(LiteralCallbacks):
         token, *rest = c
         arguments: list[Any] = []
         keywords: list[ast.Keyword] = []
-        distinct = False
+        distinct: tuple[int, int] | None = None
         for child in rest[:-1]:
             if isinstance(child, ast.Keyword):
                 keywords.append(child)
             elif isinstance(child, list):
-                distinct = True
+                distinct = (child[0].start_pos, child[0].end_pos)
                 arguments.append(child[1])
             else:
                 arguments.append(child)

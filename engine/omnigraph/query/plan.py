@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from omnigraph.query.ir import AntiJoin, Call, Expand, Expr, Filter, Lit, NodeScan, Operator, Param, Prop, Var
+from omnigraph.query.ir import AntiJoin, Call, Expand, Expr, Filter, Lit, NodeScan, Operator, Param, Prop, SubMatch, Var
 from omnigraph.schema.catalog import Catalog, NodeType, Type
 
 __all__ = ["Block", "conjunction", "order_operators", "variables_of"]
@@ -38,6 +38,8 @@ def variables_of(expr: Expr) -> frozenset[str]:
         return frozenset({expr.name})
     if isinstance(expr, Call):
         return frozenset().union(*(variables_of(a) for a in expr.args))
+    if isinstance(expr, SubMatch):
+        return frozenset(expr.outer)
     return frozenset()
 
 
@@ -92,11 +94,16 @@ def _push_down(predicates: Iterable[Expr], bound: frozenset[str]) -> tuple[dict[
             pending[:0] = predicate.args
             continue
         touched = variables_of(predicate)
-        if len(touched) == 1 and not touched & bound:
+        if len(touched) == 1 and not touched & bound and not _has_block(predicate):
             local.setdefault(next(iter(touched)), []).append(predicate)
         else:
             rest.append(predicate)
     return local, rest
+
+
+def _has_block(expr: Expr) -> bool:
+    """A nested block is run over the frame, never inside a scan."""
+    return isinstance(expr, SubMatch) or (isinstance(expr, Call) and any(_has_block(a) for a in expr.args))
 
 
 def _next_step(steps: list[Expand], have: set[str]) -> Expand | None:

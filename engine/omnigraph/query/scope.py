@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from omnigraph.errors import Diagnostic
 from omnigraph.schema.ast import Place
@@ -12,7 +13,7 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Type
 from omnigraph.schema.grammar import nearest_name
 from omnigraph.schema.source import SourceText
 
-__all__ = ["Refused", "Scope", "did_you_mean"]
+__all__ = ["Bare", "Refused", "Scope", "did_you_mean"]
 
 
 class Refused(Exception):
@@ -26,12 +27,25 @@ def did_you_mean(name: str, names: Iterator[str] | Mapping[str, object], prefix:
     return f"did you mean `{prefix}{near}`?" if near else None
 
 
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """What bare names mean here: name → (property, type). `unknown` and `blob` are the codes of a name that isn't there
+    and of a Blob; `of` says whose they are."""
+
+    names: Mapping[str, tuple[str, Type]]
+    of: str
+    unknown: str = "T11"
+    blob: str = "T24"
+
+
 @dataclass
 class Scope:
-    """One query's context. `variables` maps a bound name to `Type("Node" | "Edge", entity=…)`.
+    """One query's context. `variables` maps a bound name to `Type("Node" | "Edge", entity=…)` (several edge types are
+    one entity, `A|B`) or to `Type("Path", …)`; nullable where it was bound in an `optional`.
 
-    `bare` holds what a bare name means (the properties in a mutation's `where`); `aggregates` says whether an aggregate
-    may stand here.
+    What a name means: `bare` the properties in a mutation or a hop's filter, `aliases` the output columns in `order`.
+    What may stand here: `aggregates`, `rankings` (nearest, bm25, rrf), `searches` (search, fuzzy, match_text), `blocks`
+    (exists and count); `within` names the aggregate whose argument is read. In a `mutation` each `$x` is a parameter.
     """
 
     source: SourceText
@@ -39,14 +53,40 @@ class Scope:
     params: Mapping[str, Type]
     found: list[Diagnostic]
     variables: dict[str, Type] = field(default_factory=dict)
-    bare: Mapping[str, tuple[str, Type]] | None = None
+    bare: Bare | None = None
+    aliases: Mapping[str, Type] | None = None
     aggregates: bool = False
+    rankings: bool = False
+    searches: bool = True
+    blocks: bool = True
+    within: str | None = None
+    mutation: bool = False
     failed: set[str] = field(default_factory=set)  # variables whose own clause was refused: no second complaint
     fresh: list[int] = field(default_factory=lambda: [0])
 
     def inner(self) -> Scope:
-        """A scope for a nested block: sees what is bound here, binds for itself."""
-        return replace(self, variables=dict(self.variables))
+        """A scope for a nested block: sees what is bound here, binds for itself, takes what a `match` takes."""
+        return replace(
+            self,
+            variables=dict(self.variables),
+            bare=None,
+            aliases=None,
+            aggregates=False,
+            rankings=False,
+            searches=True,
+            blocks=True,
+            within=None,
+        )
+
+    @contextmanager
+    def allowing(self, **flags: Any) -> Iterator[None]:
+        """Other flags for a while: `with scope.allowing(aggregates=True, rankings=True, searches=False)`."""
+        before = {name: getattr(self, name) for name in flags}
+        vars(self).update(flags)
+        try:
+            yield
+        finally:
+            vars(self).update(before)
 
     def anonymous(self) -> str:
         self.fresh[0] += 1
@@ -76,6 +116,9 @@ class Scope:
         if found is None:
             if name in self.failed:
                 raise Refused("", f"`${name}` was refused before", place)
+            if self.mutation:
+                hint = did_you_mean(name, self.params, "$")
+                raise Refused("T14", f"`${name}` is not a parameter of this query", place, hint)
             known = [*self.variables, *self.params]
             raise Refused("T6", f"`${name}` is not bound", place, did_you_mean(name, iter(known), "$"))
         return found

@@ -1,0 +1,179 @@
+"""Text search in a `match` (search, fuzzy, match_text), and rankings in `return` and `order` (nearest, bm25, rrf)."""
+
+from __future__ import annotations
+
+from omnigraph.query import ast
+from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
+from omnigraph.query.scope import Refused, Scope
+from omnigraph.query.unify import Given, shown
+from omnigraph.schema.catalog import Type
+from omnigraph.schema.literals import Literal, Mismatch, fit
+
+__all__ = ["RANKINGS", "SEARCHES", "check_ranking", "check_search", "has_ranking"]
+
+SEARCHES = {"search": "T19", "fuzzy": "T19", "match_text": "T20"}
+RANKINGS = {"nearest": "T15", "bm25": "T20", "rrf": "T21"}
+
+_MOST_EDITS = 2
+_DEFAULT_K = 60
+_USAGE = {
+    "search": "search($x.property, query)",
+    "fuzzy": "fuzzy($x.property, query, max_edits)",
+    "match_text": "match_text($x.property, query)",
+    "nearest": "nearest($x.vector, query)",
+    "bm25": "bm25($x.property, query)",
+    "rrf": "rrf(ranking, ranking, k=60)",
+}
+
+
+def has_ranking(expr: Expr) -> bool:
+    return isinstance(expr, Call) and (expr.fn in RANKINGS or any(has_ranking(a) for a in expr.args))
+
+
+def check_search(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> Call:
+    """`search(f, q)`, `fuzzy(f, q, max_edits)`, `match_text(f, q)`: a Bool, where the scope allows it.
+
+    Raises:
+        Refused: T19, or T20 for `match_text`.
+    """
+    code = SEARCHES[node.name]
+    if not scope.searches:
+        raise Refused(code, f"`{node.name}` stands in a `match` only", node.name_place, "filter there instead")
+    most = 3 if node.name == "fuzzy" else 2
+    _count(node, code, 2, most)
+    field, query = _text_operands(node, arguments, code)
+    edits: tuple[Expr, ...] = ()
+    if node.name == "fuzzy":
+        edits = (Lit(_edits(arguments), Type("I64")),)
+    return Call(node.name, (field, query, *edits), Type("Bool", field.type.nullable or query.type.nullable))
+
+
+def _edits(arguments: tuple[Given, ...]) -> int:
+    if len(arguments) < 3:
+        return 1
+    given = arguments[2]
+    value = given.expr.value if isinstance(given.expr, Lit) else None
+    if type(value) is not int or not 0 <= value <= _MOST_EDITS:
+        raise Refused("T19", f"max_edits is a literal from 0 to {_MOST_EDITS}", given.place)
+    return value
+
+
+def check_ranking(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> Call:
+    """`nearest`, `bm25` or `rrf`: an F64, where the scope allows it.
+
+    Raises:
+        Refused: T15 for `nearest`, T20 for `bm25`, T21 for `rrf`.
+    """
+    code = RANKINGS[node.name]
+    if not scope.rankings:
+        where = f"not inside `{scope.within}`" if scope.within else "in `return` and `order` only"
+        raise Refused(code, f"`{node.name}` is a ranking and stands {where}", node.name_place)
+    if node.name == "nearest":
+        return _nearest(node, arguments, scope)
+    if node.name == "rrf":
+        return _rrf(node, arguments)
+    _count(node, code, 2, 2)
+    return Call("bm25", _text_operands(node, arguments, code), Type("F64", True))  # null without a hit
+
+
+def _nearest(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> Call:
+    approximate = False
+    _count(node, "T15", 2, 2, keywords=("approximate",))
+    for keyword in node.keywords:
+        if not isinstance(keyword.value, Literal) or keyword.value.kind != "bool":
+            raise Refused("T15", "`approximate` is true or false", keyword.value.place)
+        approximate = keyword.value.value
+    vector, query = arguments
+    if not isinstance(vector.expr, Prop) or not vector.expr.var or vector.type.base != "Vector":
+        message = f"`nearest` takes a Vector property first, and this is {shown(vector.type)}"
+        raise Refused("T15", message, vector.place, f"write `{_USAGE['nearest']}`")
+    wanted = _query_vector(vector.expr, query, scope)
+    nullable = vector.type.nullable or wanted.type.nullable
+    return Call("nearest", (vector.expr, wanted, Lit(approximate, Type("Bool"))), Type("F64", nullable))
+
+
+def _query_vector(vector: Prop, query: Given, scope: Scope) -> Expr:
+    dim = vector.type.dim
+    if isinstance(query.expr, Lit) and query.type.list:
+        try:
+            value = fit(query.expr.value, Type("Vector", dim=dim))
+        except Mismatch as error:
+            raise Refused("T15", str(error), query.place) from None
+        if not any(value):
+            raise Refused("T15", "a vector of zeros has no direction, and nothing is near it", query.place)
+        return Lit(value, Type("Vector", dim=dim))
+    if isinstance(query.expr, Param) and query.type.base == "Vector" and query.type.dim == dim:
+        return query.expr
+    if query.type.base == "String" and not query.type.list and _is_constant(query.expr):
+        entity = scope.entity(scope.variables[vector.var])
+        if any(name == "embed" for name, _ in entity.properties[vector.name].annotations):
+            return query.expr
+        hint = f"give a Vector({dim}), or annotate the property with @embed"
+        raise Refused(
+            "T15", f"`{vector.name}` has no @embed, so a text can't be turned into a vector", query.place, hint
+        )
+    message = f"`nearest` takes a parameter Vector({dim}), a list of {dim} numbers or a text, and this is "
+    raise Refused("T15", message + shown(query.type), query.place)
+
+
+def _rrf(node: ast.CallExpr, arguments: tuple[Given, ...]) -> Call:
+    k = _DEFAULT_K
+    _count(node, "T21", 2, 2, keywords=("k",))
+    for keyword in node.keywords:
+        value = keyword.value.value if isinstance(keyword.value, Literal) else None
+        if type(value) is not int or not 1 <= value < 2**31:
+            raise Refused("T21", "`k` is a positive whole number, as a literal", keyword.value.place)
+        k = value
+    for ranking in arguments:
+        if not isinstance(ranking.expr, Call) or ranking.expr.fn not in ("nearest", "bm25"):
+            message = f"`rrf` takes nearest(…) and bm25(…), and this is {shown(ranking.type)}"
+            raise Refused("T21", message, ranking.place, f"write `{_USAGE['rrf']}`")
+    return Call("rrf", (arguments[0].expr, arguments[1].expr, Lit(k, Type("I64"))), Type("F64", True))
+
+
+# ---- what they share ----
+
+
+def _count(node: ast.CallExpr, code: str, least: int, most: int, keywords: tuple[str, ...] = ()) -> None:
+    for keyword in node.keywords:
+        if keyword.name.text not in keywords:
+            hint = f"write `{_USAGE[node.name]}`"
+            raise Refused(code, f"`{node.name}` takes no `{keyword.name.text}=`", keyword.name.place, hint)
+    names = [keyword.name.text for keyword in node.keywords]
+    if len(set(names)) < len(names):
+        raise Refused(code, f"`{names[-1]}=` is given twice", node.keywords[-1].name.place)
+    if not least <= len(node.arguments) <= most:
+        wants = f"{least} or {most} arguments" if least < most else f"{least} arguments"
+        raise Refused(code, f"`{node.name}` takes {wants}", node.name_place, f"write `{_USAGE[node.name]}`")
+
+
+def _text_operands(node: ast.CallExpr, arguments: tuple[Given, ...], code: str) -> tuple[Expr, Expr]:
+    field, query = arguments[:2]
+    if not isinstance(field.expr, Prop) or not field.expr.var or field.type != _string(field.type):
+        message = f"`{node.name}` takes a String property first, and this is {shown(field.type)}"
+        raise Refused(code, message, field.place, f"write `{_USAGE[node.name]}`")
+    if field.expr.name in _IDENTITY:
+        raise Refused(
+            code, f"`{field.expr.name}` is an identity, not a text to search", field.place, "use = or starts_with"
+        )
+    if query.type != _string(query.type):
+        message = f"`{node.name}` takes its query as a String, and this is {shown(query.type)}"
+        raise Refused(code, message, query.place)
+    if not _is_constant(query.expr):
+        message = f"the query of `{node.name}` is made of literals and parameters"
+        raise Refused(code, message, query.place)
+    return field.expr, query.expr
+
+
+_IDENTITY = frozenset({"id", "src", "dst"})
+
+
+def _string(type_: Type) -> Type:
+    return Type("String", type_.nullable)
+
+
+def _is_constant(expr: Expr) -> bool:
+    """The same for every row: over literals and parameters."""
+    if isinstance(expr, Call):
+        return all(_is_constant(argument) for argument in expr.args)
+    return isinstance(expr, (Lit, Param))
