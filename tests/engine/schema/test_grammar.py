@@ -17,6 +17,7 @@ from omnigraph.query.parser import GRAMMAR as QUERY
 from omnigraph.schema.grammar import Grammar, RefusedWhileParsing
 from omnigraph.schema.parser import GRAMMAR as SCHEMA
 from omnigraph.schema.source import SourceText
+from tests.engine.lang.cases import read_cases
 
 # Where a clause could go on or end, going on is right: binary minus (two states) and a traversal after `$x`.
 KNOWN = {
@@ -49,17 +50,15 @@ def test_the_driver_gives_what_the_library_gives(grammar: Grammar, folder: str) 
     library = grammar.parser
     assert grammar._driver is not None
     agreed = 0
-    for path in sorted((Path(__file__).parents[2] / "data" / "lang" / folder).glob("*.txt")):
-        for part in path.read_text(encoding="utf-8").split("=== ")[1:]:
-            text = part.partition("\n")[2].partition("\n---\n")[0]
-            try:
-                slow = library.parse(text)
-            except (UnexpectedInput, RefusedWhileParsing):
-                with pytest.raises((LookupError, RefusedWhileParsing)):
-                    grammar._driver.parse(text)
-            else:
-                assert grammar._driver.parse(text) == slow
-                agreed += 1
+    for text in (case.text for case in read_cases(folder)):
+        try:
+            slow = library.parse(text)
+        except (UnexpectedInput, RefusedWhileParsing):
+            with pytest.raises((LookupError, RefusedWhileParsing)):
+                grammar._driver.parse(text)
+        else:
+            assert grammar._driver.parse(text) == slow
+            agreed += 1
     assert agreed > 10
 
 
