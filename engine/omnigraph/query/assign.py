@@ -72,7 +72,7 @@ def _fitting(expr: Expr, type_: Type, node: ast.Expr, code: str) -> Expr:
         if not type_.nullable:
             raise Refused(code, f"null is no {type_}", node.place)
         return Lit(None, type_)
-    what = f"`${expr.name}`" if isinstance(expr, Param) else f"`{expr.name}`" if isinstance(expr, Prop) else "this"
+    what = f"`${expr.name}`" if isinstance(expr, Param) else f"`{expr.name}`" if isinstance(expr, Prop) else "the value"
     same = given.base == type_.base and given.dim == type_.dim
     fits = same or given.base in _WIDENS.get(type_.base, ())
     narrowed = not fits and isinstance(expr, (Call, Agg, SubMatch)) and _same_kind(given, type_)

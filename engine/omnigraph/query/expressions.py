@@ -93,14 +93,15 @@ def _literal_list(node: Literal, value: tuple[Any, ...]) -> Expr:
     items = tuple(Given(check_literal(item), item.place) for item in node.value)
     if any(item.is_null for item in items):
         return _list(items, node.place)
-    types = [item.type for item in items]
-    bases = {t.base for t in types}
-    if any(t.list for t in types) or (len(bases) > 1 and not bases <= NUMBERS):
-        raise Refused("T7", "a list holds values of one scalar type", node.place)
+    first = items[0].type.base if items else "Null"
+    for item in items:
+        if item.type.list or (item.type.base != first and not {item.type.base, first} <= NUMBERS):
+            raise Refused("T7", "a list holds values of one scalar type", item.place)
+    bases = {item.type.base for item in items}
     if len(bases) > 1 and "F64" not in bases and min(value) < 0:
         raise Refused("T7", "no integer type holds all of this list", node.place)
-    widest = next((base for base in ("F64", "U64") if base in bases), None)
-    return Lit(value, Type(widest or (types[0].base if types else "Null"), list=True))
+    widest = next((base for base in ("F64", "U64") if base in bases), first)
+    return Lit(value, Type(widest, list=True))
 
 
 def _list_expr(node: ast.ListExpr, scope: Scope) -> Expr:
@@ -228,7 +229,9 @@ def _is_null(node: ast.IsNull, scope: Scope) -> Expr:
 def _comparison(node: ast.Comparison, scope: Scope) -> Expr:
     left, right = _given(node.left, scope), _given(node.right, scope)
     if node.operator in ("in", "not in"):
-        return operators.membership(node.operator, left, right, node.operator_place)
+        written = node.right.value if isinstance(node.right, Literal) and node.right.kind == "list" else ()
+        items = tuple(item.place for item in written)
+        return operators.membership(node.operator, left, right, node.operator_place, items)
     if node.operator == "contains":
         return operators.contains(left, right, node.operator_place)
     if node.operator == "starts_with":

@@ -51,8 +51,8 @@ def comparison(operator: str, left: Given, right: Given, operator_place: Place) 
     return Call(operator, (beside(left, right.type), beside(right, left.type)), nullable)
 
 
-def membership(operator: str, left: Given, right: Given, operator_place: Place) -> Expr:
-    """`in` and `not in`: a scalar and a list of what compares with it."""
+def membership(operator: str, left: Given, right: Given, operator_place: Place, item_places: tuple[Place, ...]) -> Expr:
+    """`in` and `not in`: a scalar and a list of what compares with it. A list of literals has its items' places."""
     _no_null("=", left, right)
     if not right.type.list:
         hint = "write a list, as in `in [1, 2]`, or declare the parameter as a list"
@@ -66,7 +66,7 @@ def membership(operator: str, left: Given, right: Given, operator_place: Place) 
     elif left.type.base not in (*ORDERED, "Bool") or left.type.list:
         raise Refused("T7", f"{shown(left.type)} can't be compared", left.place)
     if isinstance(items, Lit):
-        items = _items_beside(Given(items, right.place), left.type)
+        items = _items_beside(items, left.type, item_places)
     unknown = any_nullable((left, right)) or (isinstance(items, Call) and any(i.type.nullable for i in items.args))
     truth_ = Type("Bool", unknown)
     inside = Call("in", (left.expr, items), truth_)
@@ -138,16 +138,14 @@ def _comparison_hint(operator: str, a: Type, b: Type) -> str | None:
     return None
 
 
-def _items_beside(items: Given, type_: Type) -> Expr:
+def _items_beside(items: Lit, type_: Type, places: tuple[Place, ...]) -> Expr:
     """The literal list of an `in`: an enum's values are checked, an empty list takes the left side's type."""
-    values = items.expr
-    assert isinstance(values, Lit)
     if type_.base == "Enum":
-        for item in values.value:
-            beside(Given(Lit(item, Type("String")), items.place), type_)
-    if type_.base == "Enum" or values.type.base == "Null":
-        return Lit(values.value, Type(type_.base, list=True, enum=type_.enum))
-    return values
+        for item, place in zip(items.value, places, strict=True):
+            beside(Given(Lit(item, Type("String")), place), type_)
+    if type_.base == "Enum" or items.type.base == "Null":
+        return Lit(items.value, Type(type_.base, list=True, enum=type_.enum))
+    return items
 
 
 # ---- arithmetic ----

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, cast
 
 from lark import Token
@@ -124,6 +125,10 @@ class _Callbacks(LiteralCallbacks):
         )
 
     @staticmethod
+    def parenthesised(c: Children) -> ast.Expr:
+        return cast("ast.Expr", replace(c[1], place=place_of(c)))
+
+    @staticmethod
     def keyword(c: Children) -> ast.Keyword:
         return ast.Keyword(_name(c[0]), c[1], place_of(c))
 
@@ -141,9 +146,9 @@ class _Callbacks(LiteralCallbacks):
 
     @staticmethod
     def case(c: Children) -> ast.Case:
-        token, *rest = c
+        rest = c[1:-1]
         otherwise = rest.pop()[0] if isinstance(rest[-1], list) else None
-        return ast.Case(tuple(rest), otherwise, place_of([token]))
+        return ast.Case(tuple(rest), otherwise, place_of(c))
 
     # ---- clauses ----
 
@@ -292,7 +297,7 @@ def _step(var: Name | None, token: Token, rest: Children) -> ast.EdgeStep:
 _STARTS_EXPRESSION = frozenset(
     {
         *("PROP", "NAME", "STRING", "INT", "FLOAT", "TRUE", "FALSE", "NULL", "LSQB", "FUNC", "EXISTS", "COUNT_BLOCK"),
-        *("CASE", "LPAR", "NOT", "MINUS"),
+        *("CASE", "LPAR", "NOT", "MINUS", "TEXT_TEST"),
     }
 )
 _OPERATORS = frozenset(
@@ -347,10 +352,8 @@ GRAMMAR = Grammar(
         "CONTAINS": "`contains`",
         "STARTS_WITH": "`starts_with`",
         "NULL": "`null`",
-        **{
-            f"_{word.upper()}": f"`{word}`"
-            for word in (["or", "and", "as", "end", "when", "then", "else", "set", "where"])
-        },
+        **{f"_{word.upper()}": f"`{word}`" for word in (["or", "and", "as", "when", "then", "else", "set", "where"])},
+        "END": "`end`",
         "TRUE": "`true`",
         "FALSE": "`false`",
         "INSERT": "`insert`",
@@ -366,6 +369,8 @@ GRAMMAR = Grammar(
         "ALTERNATION": "edges `(a|b)`",
         "EDGE_STAR": "`*`",
         "FUNC": "a function",
+        "TEXT_TEST": "a function",
+        "LPAR": "`(`",
         "KEYWORD": "a named argument",
         "FIELD": "a property name and `:`",
         "COMPARE": "a comparison",
