@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from omnigraph.query.ranking import RANKINGS, SEARCHES, check_ranking, check_sea
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.query.unify import Given, shown, unify
 from omnigraph.schema.ast import Place
-from omnigraph.schema.catalog import NUMBERS, Property, Type
+from omnigraph.schema.catalog import NUMBERS, Type
 from omnigraph.schema.literals import Literal, Mismatch
 
 __all__ = ["check", "check_literal", "has_aggregate", "property_types", "unsupported"]
@@ -141,20 +141,15 @@ def _unbound(name: str, place: Place, scope: Scope) -> Refused:
 
 def property_types(scope: Scope, entity: Type) -> dict[str, Type]:
     """Every property of a bound entity, identity and ends included; of several edge types, what all have alike."""
-    ends = {"id": _TEXT} if entity.base == "Node" else {"id": _TEXT, "src": _TEXT, "dst": _TEXT}
-    shared: dict[str, Type] | None = None
-    for properties in _members(scope, entity):
-        own = {name: p.type for name, p in properties.items()}
-        shared = own if shared is None else {n: t for n, t in shared.items() if own.get(n) == t}
-    return (shared or {}) | ends
-
-
-def _members(scope: Scope, entity: Type) -> Iterator[dict[str, Property]]:
-    if entity.base == "Node":
-        yield dict(scope.catalog.nodes[entity.entity].properties)
-    else:
-        for name in entity.entity.split("|"):
-            yield dict(scope.catalog.edges[name].properties)
+    first, *others = scope.entities(entity)
+    types = {name: p.type for name, p in first.properties.items()}
+    for other in others:
+        theirs = {name: p.type for name, p in other.properties.items()}
+        types = {name: type_ for name, type_ in types.items() if theirs.get(name) == type_}
+    types["id"] = _TEXT
+    if entity.base == "Edge":
+        types["src"] = types["dst"] = _TEXT
+    return types
 
 
 def _property(node: ast.PropRef, scope: Scope) -> Prop:

@@ -11,7 +11,7 @@ from omnigraph.query.expressions import check
 from omnigraph.query.ir import Call, Delete, Expr, InsertEdge, InsertNode, Lit, Statement, UpdateNode
 from omnigraph.query.scope import Bare, Refused, Scope, did_you_mean
 from omnigraph.schema.ast import Name
-from omnigraph.schema.catalog import EdgeType, NodeType, Property, Type, table_key
+from omnigraph.schema.catalog import EdgeType, NodeType, Type, table_key
 from omnigraph.schema.literals import Literal
 
 __all__ = ["check_mutation"]
@@ -85,7 +85,7 @@ def _insert(statement: ast.Insert, scope: Scope) -> Statement:
     given = _once(statement.values)
     if isinstance(type_, NodeType):
         values = _values(given, type_, scope)
-        _complete(type_, given, type_.properties, statement)
+        _complete(type_, given, statement, scope)
         return InsertNode(type_.name, values)
     ends: dict[str, Expr] = {}
     for word, node in (("from", type_.source), ("to", type_.target)):
@@ -95,7 +95,7 @@ def _insert(statement: ast.Insert, scope: Scope) -> Statement:
             raise Refused("T12", message, statement.type.place)
         ends[word] = _endpoint(assignment, scope.catalog.nodes[node], scope)
     values = _values(given, type_, scope)
-    _complete(type_, given, type_.properties, statement)
+    _complete(type_, given, statement, scope)
     return InsertEdge(type_.name, ends["from"], ends["to"], values)
 
 
@@ -111,18 +111,27 @@ def _once(assignments: tuple[ast.Assignment, ...]) -> dict[str, ast.Assignment]:
 def _values(given: Mapping[str, ast.Assignment], type_: NodeType | EdgeType, scope: Scope) -> Values:
     out: list[tuple[str, Expr]] = []
     for name, assignment in given.items():
-        if name not in type_.properties:
-            hint = did_you_mean(name, type_.properties)
-            raise Refused("T11", f"{type_.name} has no property `{name}`", assignment.name.place, hint)
-        out.append((name, assigned(assignment.value, type_.properties[name].type, scope)))
+        with scope.collecting():
+            if name not in type_.properties:
+                message = f"{type_.name} has no property `{name}`"
+                raise Refused("T11", message, assignment.name.place, _property_hint(name, type_))
+            out.append((name, assigned(assignment.value, type_.properties[name].type, scope)))
     return tuple(out)
 
 
-def _complete(
-    type_: NodeType | EdgeType, given: Mapping[str, object], properties: Mapping[str, Property], node: ast.Insert
-) -> None:
-    missing = [p.name for p in properties.values() if not p.type.nullable and not p.has_default and p.name not in given]
-    if missing:
+def _property_hint(name: str, type_: NodeType | EdgeType) -> str | None:
+    if name == "id":
+        return "an id is made of the key" if type_.key else "an id is made by the graph"
+    if isinstance(type_, EdgeType) and name in ("src", "dst"):
+        return f"write `{'from' if name == 'src' else 'to'}:` and the node's key"
+    return did_you_mean(name, type_.properties)
+
+
+def _complete(type_: NodeType | EdgeType, given: Mapping[str, object], node: ast.Insert, scope: Scope) -> None:
+    """T12 for a required property that isn't given; where a name was misspelt that says enough."""
+    needed = [p.name for p in type_.properties.values() if not p.type.nullable and not p.has_default]
+    missing = [name for name in needed if name not in given]
+    if missing and set(given) <= set(type_.properties):
         names = ", ".join(f"`{name}`" for name in missing)
         raise Refused("T12", f"{type_.name} needs {names}", node.type.place)
 

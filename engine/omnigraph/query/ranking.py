@@ -105,8 +105,8 @@ def _query_vector(vector: Prop, query: Given, scope: Scope) -> Expr:
     if isinstance(query.expr, Param) and query.type.base == "Vector" and query.type.dim == dim:
         return query.expr
     if query.type.base == "String" and not query.type.list and _is_constant(query.expr):
-        entity = scope.entity(scope.variables[vector.var])
-        if any(name == "embed" for name, _ in entity.properties[vector.name].annotations):
+        entities = scope.entities(scope.variables[vector.var])
+        if all("embed" in dict(e.properties[vector.name].annotations) for e in entities):
             return query.expr
         hint = f"give a Vector({dim}), or annotate the property with @embed"
         raise Refused(

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 
 from omnigraph.query import ast
+from omnigraph.query.aggregates import grouped_columns
 from omnigraph.query.expressions import check, has_aggregate, unsupported
 from omnigraph.query.ir import (
-    Agg,
-    Aggregate,
     AntiJoin,
     Column,
     Expand,
@@ -43,12 +42,10 @@ def check_read(
     block = check_block(body.clauses, scope)
     if body.distinct is not None:
         scope.refuse(unsupported("`return distinct`", body.distinct))
-    columns = _columns(body.items, scope)
-    grouped = any(has_aggregate(expr) for _, expr in columns)
-    output: Operator = (
-        Aggregate(tuple(c for c in columns if not has_aggregate(c[1])), columns) if grouped else Project(columns)
-    )
-    tail: list[Operator] = [output]
+    columns, written = _columns(body.items, scope)
+    aggregate = grouped_columns(columns, written, scope)
+    grouped = aggregate is not None
+    tail: list[Operator] = [aggregate or Project(columns)]
     if body.order:
         ties = tuple(dict.fromkeys(scope.variables))
         keys = [key for item in body.order for key in _order_key(item, columns, grouped, scope)]
@@ -77,25 +74,22 @@ def tables_read(operators: tuple[Operator, ...], scope: Scope) -> frozenset[str]
 # ---- return ----
 
 
-def _columns(items: tuple[ast.Item, ...], scope: Scope) -> Columns:
+def _columns(items: tuple[ast.Item, ...], scope: Scope) -> tuple[Columns, dict[str, ast.Expr]]:
+    """The columns by name, and what was written for each."""
     columns: dict[str, Expr] = {}
+    written: dict[str, ast.Expr] = {}
     for item in items:
         with scope.collecting():
-            scope.aggregates = True
-            try:
+            with scope.allowing(aggregates=True, rankings=True, searches=False):
                 expr = check(item.expr, scope)
-            finally:
-                scope.aggregates = False
-            if has_aggregate(expr) and not isinstance(expr, Agg):
-                raise unsupported("an expression over an aggregate", item.place)
             if isinstance(expr, Lit) and expr.value is None:
                 raise Refused("T7", "null alone has no type", item.place)
             name = item.alias.text if item.alias else _default_name(item, scope)
             if name in columns:
                 place = item.alias.place if item.alias else item.place
                 raise Refused("T9", f"two columns are named `{name}`", place, "give one a name of its own with `as`")
-            columns[name] = expr
-    return tuple(columns.items())
+            columns[name], written[name] = expr, item.expr
+    return tuple(columns.items()), written
 
 
 def _default_name(item: ast.Item, scope: Scope) -> str:

@@ -108,8 +108,11 @@ class Scope:
             span = self.source.span(span.start, self.source.text.find("\n", span.start))
         self.found.append(Diagnostic(refused.code, refused.message, span, hint=refused.hint))
 
-    def entity(self, type_: Type) -> NodeType | EdgeType:
-        return self.catalog.nodes[type_.entity] if type_.base == "Node" else self.catalog.edges[type_.entity]
+    def entities(self, type_: Type) -> tuple[NodeType | EdgeType, ...]:
+        """The catalog's type of a bound variable; several for an edge of several types."""
+        if type_.base == "Node":
+            return (self.catalog.nodes[type_.entity],)
+        return tuple(self.catalog.edges[name] for name in type_.entity.split("|"))
 
     def variable(self, name: str, place: Place) -> Type:
         found = self.variables.get(name)
