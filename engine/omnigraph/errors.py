@@ -19,6 +19,7 @@ the kind. `details` holds plain data only, never credentials.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -66,7 +67,8 @@ class Diagnostic:
     def as_dict(self) -> dict[str, Any]:
         out: dict[str, Any] = {"code": self.code, "severity": self.severity, "message": self.message}
         if self.span is not None:
-            out |= {"line": self.span.line, "column": self.span.column}
+            span = self.span
+            out |= {"line": span.line, "column": span.column, "end_line": span.end_line, "end_column": span.end_column}
         if self.hint:
             out["hint"] = self.hint
         return out
@@ -122,15 +124,41 @@ def render_diagnostic(d: Diagnostic, text: str, file: str) -> str:
     if d.span is None:
         head = f"{file}: {d.code} {d.message}"
         return f"{head}\n  {d.hint}" if d.hint else head
-    lines = text.split("\n")  # spans count these alone, not every end of line that Unicode knows
-    line = lines[d.span.line - 1].rstrip("\r") if 0 < d.span.line <= len(lines) else ""
-    line = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
-    width = max(1, d.span.end_column - d.span.column) if d.span.end_line == d.span.line else 1
-    width = max(1, min(width, len(line) - d.span.column + 1))
-    # Tabs stay tabs above the caret, so that it points at the right place in any terminal.
-    pad = "".join("\t" if c == "\t" else " " for c in line[: d.span.column - 1])
-    out = f"{file}:{d.span.line}:{d.span.column}: {d.code} {d.message}\n  {line}\n  {pad}{'^' * width}"
+    start = d.span.column - 1
+    begins = d.span.start - start
+    ends = text.find("\n", begins)  # spans count these alone, not every end of line that Unicode knows
+    line = text[begins : ends if ends >= 0 else len(text)].rstrip("\r")
+    end = d.span.end_column - 1 if d.span.end_line == d.span.line else start + 1
+    shown, pad, carets = _excerpt(line, start, max(start + 1, min(end, len(line))))
+    out = f"{file}:{d.span.line}:{d.span.column}: {d.code} {d.message}\n  {shown}\n  {pad}{carets}"
     return f"{out}\n  {d.hint}" if d.hint else out
+
+
+_EXCERPT = 100
+"""Most characters of a line that are shown; of a longer one the part around the place."""
+
+
+def _excerpt(line: str, start: int, end: int) -> tuple[str, str, str]:
+    """The line, or the part of it around start..end; the white space and the carets of the line below."""
+    before = after = ""
+    if len(line) > _EXCERPT:
+        first = max(0, min(start - _EXCERPT // 3, len(line) - _EXCERPT))
+        last = first + _EXCERPT
+        before, after = "…" if first else "", "…" if last < len(line) else ""
+        line, start, end = line[first:last], start - first, min(end, last) - first
+    line = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line)
+    # Tabs stay tabs above the caret, so that it points at the right place in any terminal.
+    pad = " " * len(before) + "".join("\t" if c == "\t" else " " * _width(c) for c in line[:start])
+    return before + line + after, pad, "^" * max(1, sum(map(_width, line[start:end]), 0 if end <= len(line) else 1))
+
+
+def _width(character: str) -> int:
+    """Columns of a terminal that a character takes."""
+    if character.isascii():
+        return 1
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
 class Conflict(OmniGraphError):

@@ -1,15 +1,20 @@
-"""From a `.gq` text to compiled queries: parse, check against a catalog, lower to IR; the results are cached."""
+"""From a `.gq` text to compiled queries: parse, check against a catalog, lower to IR; the results are cached.
+
+A query is checked by itself: what is wrong with one, a syntax error included, hides nothing of the others.
+"""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from omnigraph.errors import BadRequest, Diagnostic, LanguageError, NotFound
 from omnigraph.query import ast
-from omnigraph.query.ir import CompiledQuery, ParamDecl
+from omnigraph.query.ir import CompiledQuery, Operator, ParamDecl, ResultColumn, Statement
 from omnigraph.query.mutations import check_mutation
-from omnigraph.query.parser import parse_queries
+from omnigraph.query.parser import parse_each_query
 from omnigraph.query.reads import check_read
 from omnigraph.query.scope import Scope, did_you_mean
 from omnigraph.schema.catalog import Catalog, Type
@@ -17,7 +22,7 @@ from omnigraph.schema.literals import Literal
 from omnigraph.schema.source import SourceText
 from omnigraph.schema.types import resolve_type
 
-__all__ = ["compile_queries", "compile_query"]
+__all__ = ["CheckedQuery", "check_text", "compile_queries", "compile_query", "in_order"]
 
 CACHED_TEXTS = 512
 """Most compiled texts kept per process."""
@@ -30,7 +35,7 @@ def compile_queries(text: str, catalog: Catalog, *, file: str = "<query>") -> di
     """Every query of a text, by name, in the text's order.
 
     Raises:
-        LanguageError: with every syntax error, or else every refusal, in the text's order.
+        LanguageError: with every syntax error and every refusal, in the text's order.
     """
     return dict(_compiled(text, catalog, file))
 
@@ -73,71 +78,114 @@ def _compiled(text: str, catalog: Catalog, file: str) -> dict[str, CompiledQuery
 
 
 def _compile(source: SourceText, catalog: Catalog) -> dict[str, CompiledQuery]:
-    found: list[Diagnostic] = []
-    out: dict[str, CompiledQuery] = {}
-    for node in parse_queries(source).queries:
-        if node.name.text in out:
+    checked, found = check_text(source, catalog)
+    refusals = in_order([*found, *(d for one in checked for d in one.found)])
+    if refusals:
+        raise LanguageError(refusals, text=source.text, file=source.file)
+    return {one.compiled.name: one.compiled for one in checked}
+
+
+def in_order(found: Iterable[Diagnostic]) -> list[Diagnostic]:
+    """Each finding once, in the text's order."""
+    return sorted(dict.fromkeys(found), key=lambda d: d.span.start if d.span else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQuery:
+    """One query of a text. With anything in `found` it was refused, and `compiled` has only its name, kind and head."""
+
+    node: ast.QueryNode
+    compiled: CompiledQuery
+    found: tuple[Diagnostic, ...]
+
+
+def check_text(source: SourceText, catalog: Catalog) -> tuple[list[CheckedQuery], list[Diagnostic]]:
+    """Every query that can be read, checked by itself, and the syntax errors of the others."""
+    nodes, syntax = parse_each_query(source)
+    checked: list[CheckedQuery] = []
+    names: set[str] = set()
+    for node in nodes:
+        found: list[Diagnostic] = []
+        if node.name.text in names:
             message = f"a query `{node.name.text}` stands in this text already"
             found.append(Diagnostic("Q000", message, source.span(*node.name.place)))
-        refusals: list[Diagnostic] = []
-        out[node.name.text] = _query(node, source, catalog, refusals)
-        found += refusals
-    if found:
-        ordered = sorted(dict.fromkeys(found), key=lambda d: d.span.start if d.span else 0)
-        raise LanguageError(ordered, text=source.text, file=source.file)
-    return out
+        names.add(node.name.text)
+        compiled = _query(node, source, catalog, found)
+        checked.append(CheckedQuery(node, compiled, tuple(in_order(found))))
+    return checked, syntax
 
 
 def _query(node: ast.QueryNode, source: SourceText, catalog: Catalog, found: list[Diagnostic]) -> CompiledQuery:
-    def refuse(message: str, place: tuple[int, int], hint: str | None = None) -> None:
-        found.append(Diagnostic("Q000", message, source.span(*place), hint=hint))
-
-    params: dict[str, Type] = {}
-    for parameter in node.parameters:
-        if parameter.name.text in params:
-            refuse(f"parameter `${parameter.name.text}` is declared twice", parameter.name.place)
-        params[parameter.name.text] = resolve_type(parameter.type, refuse)
-    texts: dict[str, str] = {}
-    for annotation in node.annotations:
-        literals = all(isinstance(a, Literal) for a in annotation.arguments)
-        if not literals or not all(isinstance(v, Literal) for _, v in annotation.keywords):
-            refuse(f"`@{annotation.name}` takes literals", annotation.place)
-        elif annotation.name in ("description", "instruction"):
-            if len(annotation.arguments) != 1 or annotation.arguments[0].kind != "string" or annotation.keywords:
-                refuse(f"`@{annotation.name}` takes one string", annotation.place)
-            else:
-                texts[annotation.name] = annotation.arguments[0].value
-    scope = Scope(source, catalog, params, found)
-    declarations = tuple(ParamDecl(name, type_) for name, type_ in params.items())
     span = source.span(*node.name.place)
-    description, instruction = texts.get("description"), texts.get("instruction")
+    is_read = isinstance(node.body, ast.ReadBody)
+    params, unusable = _parameters(node, source, found)
+    texts = _annotations(node, source, found)
+    refusals: list[Diagnostic] = []  # apart from the head's: a body is lowered to IR only where it has none
+    scope = Scope(source, catalog, params, refusals, failed={name[1:] for name in unusable})
+    operators: tuple[Operator, ...] = ()
+    columns: tuple[ResultColumn, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    writes: frozenset[str] = frozenset()
     if isinstance(node.body, ast.ReadBody):
         operators, columns, reads = check_read(node.body, scope)
-        return CompiledQuery(
-            node.name.text,
-            declarations,
-            "read",
-            operators=operators,
-            columns=columns,
-            reads=reads,
-            description=description,
-            instruction=instruction,
-            span=span,
-        )
-    statements, reads, writes = check_mutation(node.name.text, node.body, scope)
+    else:
+        statements, reads, writes = check_mutation(node.name.text, node.body, scope)
+    # What follows from a parameter without a type says nothing new.
+    found += [d for d in refusals if not (d.span and source.text[d.span.start : d.span.end] in unusable)]
     warnings: tuple[Diagnostic, ...] = ()
-    if not params:
+    if not is_read and not node.parameters:
         message = f"mutation `{node.name.text}` takes no parameter: it does the same each time"
         warnings = (Diagnostic("L202", message, span, severity="warning"),)
     return CompiledQuery(
         node.name.text,
-        declarations,
-        "mutation",
+        tuple(ParamDecl(name, type_) for name, type_ in params.items()),
+        "read" if is_read else "mutation",
+        operators=operators,
         statements=statements,
+        columns=columns,
         reads=reads,
         writes=writes,
-        description=description,
-        instruction=instruction,
+        description=texts.get("description"),
+        instruction=texts.get("instruction"),
         warnings=warnings,
         span=span,
     )
+
+
+def _parameters(
+    node: ast.QueryNode, source: SourceText, found: list[Diagnostic]
+) -> tuple[dict[str, Type], tuple[str, ...]]:
+    """Declared types by name, and the names, with their `$`, of those whose type isn't one."""
+    params: dict[str, Type] = {}
+    unusable: list[str] = []
+
+    def refuse(message: str, place: tuple[int, int], hint: str | None = None) -> None:
+        found.append(Diagnostic("Q000", message, source.span(*place), hint=hint))
+
+    for parameter in node.parameters:
+        name, before = parameter.name.text, len(found)
+        type_ = resolve_type(parameter.type, refuse)
+        if len(found) > before:
+            unusable.append(f"${name}")
+        elif name in params or f"${name}" in unusable:
+            refuse(f"parameter `${name}` is declared twice", parameter.name.place)
+        else:
+            params[name] = type_
+    return params, tuple(unusable)
+
+
+def _annotations(node: ast.QueryNode, source: SourceText, found: list[Diagnostic]) -> dict[str, str]:
+    """The texts of `@description` and `@instruction`; any other annotation may stand there and says nothing to us."""
+    texts: dict[str, str] = {}
+    for annotation in node.annotations:
+        span = source.span(*annotation.place)
+        literals = all(isinstance(a, Literal) for a in annotation.arguments)
+        if not literals or not all(isinstance(v, Literal) for _, v in annotation.keywords):
+            found.append(Diagnostic("Q000", f"`@{annotation.name}` takes literals", span))
+        elif annotation.name in ("description", "instruction"):
+            if len(annotation.arguments) != 1 or annotation.arguments[0].kind != "string" or annotation.keywords:
+                hint = f'write `@{annotation.name}("…")`'
+                found.append(Diagnostic("Q000", f"`@{annotation.name}` takes one string", span, hint=hint))
+            else:
+                texts[annotation.name] = annotation.arguments[0].value
+    return texts

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from lark import Token
 
+from omnigraph.errors import Diagnostic
 from omnigraph.query import ast
 from omnigraph.schema.ast import Annotation, Name
 from omnigraph.schema.grammar import Grammar
@@ -15,7 +16,7 @@ from omnigraph.schema.literals import Literal, read_int
 from omnigraph.schema.parser import LiteralCallbacks, place_of
 from omnigraph.schema.source import SourceText
 
-__all__ = ["GRAMMAR", "parse_queries"]
+__all__ = ["GRAMMAR", "parse_each_query", "parse_queries"]
 
 Children = list[Any]
 _WORD = re.compile(r"[a-z_][A-Za-z0-9_]*")
@@ -393,3 +394,9 @@ def parse_queries(source: SourceText) -> ast.QueryText:
     """Raises: LanguageError (Q000) with every syntax error that can be told apart."""
     tree: ast.QueryText = GRAMMAR.parse(source)
     return tree
+
+
+def parse_each_query(source: SourceText) -> tuple[list[ast.QueryNode], list[Diagnostic]]:
+    """The queries that can be read, and the syntax errors (Q000) of the others."""
+    trees, found = GRAMMAR.parse_parts(source)
+    return [query for tree in trees for query in tree.queries], found

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lark import Lark, Token
+from lark.grammar import Rule
 from lark.parsers.lalr_analysis import Shift
 
 __all__ = ["Driver"]
@@ -20,18 +21,24 @@ _Reduce = tuple[int, str, Callable[[list[Any]], Any]]
 
 
 class Driver:
-    """Tables of one grammar, flattened. Both grammars ignore the same white space and comments."""
+    """Tables of one grammar, flattened. Both grammars ignore the same white space and comments.
 
-    def __init__(self, grammar: Lark) -> None:
+    Args:
+        grammar: the built grammar.
+        callback_of: what a rule's children become; default is what the grammar's own callbacks make of them, without
+            the tokens that carry no meaning.
+    """
+
+    def __init__(self, grammar: Lark, callback_of: Callable[[Rule], Callable[[list[Any]], Any]] | None = None) -> None:
         front = grammar.parser
         machine = front.parser.parser
-        table, callbacks = machine.parse_table, machine.callbacks
+        table, callback_of = machine.parse_table, callback_of or machine.callbacks.__getitem__
         self._start: int = table.start_states["start"]
         self._end: int = table.end_states["start"]
         self._actions: dict[int, dict[str, int | _Reduce]] = {}
         for state, row in table.states.items():
             self._actions[state] = {
-                symbol: to if action is Shift else (len(to.expansion), to.origin.name, callbacks[to])
+                symbol: to if action is Shift else (len(to.expansion), to.origin.name, callback_of(to))
                 for symbol, (action, to) in row.items()
             }
         lexers = front.lexer.lexers
@@ -40,8 +47,8 @@ class Driver:
         }
         self.usable = not any(lexer.callback for lexer in lexers.values())
 
-    def parse(self, text: str) -> Any:
-        """The AST.
+    def parse(self, text: str, start: int = 0, end: int | None = None) -> Any:
+        """The AST of a stretch of the text, with places in the whole text.
 
         Raises:
             LookupError: the text isn't of the language; where and why is not known here.
@@ -49,15 +56,15 @@ class Driver:
         actions, patterns, ignored = self._actions, self._patterns, _IGNORED.match
         states: list[int] = [self._start]
         values: list[Any] = []
-        state, position, length = self._start, 0, len(text)
+        state, position, length = self._start, start, len(text) if end is None else end
         while True:
-            blank = ignored(text, position)
+            blank = ignored(text, position, length)
             position = blank.end() if blank is not None else position
             if position >= length:
                 kind, token = "$END", None
             else:
                 for pattern in patterns[state]:
-                    found = pattern.match(text, position)
+                    found = pattern.match(text, position, length)
                     if found is not None:
                         break
                 else:

@@ -91,30 +91,47 @@ class Grammar:
         Raises:
             LanguageError: with every syntax error that can be told apart.
         """
+        trees, found = self.parse_parts(source)
+        if found:
+            raise LanguageError(found, text=source.text, file=source.file)
+        return trees[0]
+
+    def parse_parts(self, source: SourceText) -> tuple[list[Any], list[Diagnostic]]:
+        """What can be read of a text, and its syntax errors.
+
+        Returns:
+            The AST of the whole text, alone; or, where something is wrong, one for each stretch in which nothing is.
+        """
         refusal = source.refusal(self._code)
         if refusal is not None:
-            raise LanguageError([refusal], text=source.text, file=source.file)
+            return [], [refusal]
         parser = self.parser
         if self._driver is not None:
             with contextlib.suppress(LookupError, RefusedWhileParsing):
-                return self._driver.parse(source.text)
+                return [self._driver.parse(source.text)], []
         try:
-            return parser.parse(source.text)
+            return [parser.parse(source.text)], []
         except (UnexpectedInput, RefusedWhileParsing) as error:
             whole = self._diagnose(error, source, 0, len(source.text))
-        raise LanguageError(self._each_declaration(source) or [whole], text=source.text, file=source.file)
+        trees, found = self._each_declaration(source)
+        return trees, found or [whole]
 
-    def _each_declaration(self, source: SourceText) -> list[Diagnostic]:
+    def _each_declaration(self, source: SourceText) -> tuple[list[Any], list[Diagnostic]]:
         """Parse each declaration alone, so that one mistake doesn't hide the next."""
+        trees: list[Any] = []
         found: list[Diagnostic] = []
         for start, end in source.declarations(self._words):
+            if self._driver is not None:
+                with contextlib.suppress(LookupError, RefusedWhileParsing):
+                    trees.append(self._driver.parse(source.text, start, end))
+                    continue
             try:
                 self.parser.parse(source.text[start:end])
             except (UnexpectedInput, RefusedWhileParsing) as error:
                 found.append(self._diagnose(error, source, start, end))
                 if len(found) == MAX_REPORTED:
                     break
-        return found
+        return trees, found
 
     # ---- building and caching ----
 
