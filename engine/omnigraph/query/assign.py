@@ -7,7 +7,7 @@ from dataclasses import replace
 from omnigraph.query import ast
 from omnigraph.query.expressions import check
 from omnigraph.query.ir import Agg, Call, Expr, Lit, Param, Prop, SubMatch
-from omnigraph.query.scope import Refused, Scope, did_you_mean
+from omnigraph.query.scope import Refused, Scope
 from omnigraph.query.unify import FLOATS, TEXTS, shown
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.schema.literals import Literal, Mismatch, fit
@@ -58,10 +58,6 @@ def assigned(node: ast.Expr, type_: Type, scope: Scope) -> Expr:
         element = Type(type_.base, enum=type_.enum)
         items = tuple(assigned(item, element, scope) for item in node.items)
         return Call("list", items, Type(type_.base, list=True, enum=type_.enum))
-    if isinstance(node, ast.NameRef) and scope.bare is None:
-        hint = f"write `${node.name}`" if node.name in scope.params else did_you_mean(node.name, scope.params, "$")
-        message = f"`{node.name}` means nothing here: a value is made of literals and parameters"
-        raise Refused("T14", message, node.place, hint)
     return _fitting(check(node, scope), type_, node, "T7")
 
 
@@ -97,6 +93,8 @@ def _same_kind(given: Type, type_: Type) -> bool:
 def _hint(given: Type, type_: Type) -> str | None:
     if given.list or type_.list:
         return None
+    if {given.base, type_.base} <= INTEGERS:
+        return f"declare it as {type_.base}, or write to_int(…) to have it checked when it runs"
     if given.base == "String" and type_.base in ("Date", "DateTime"):
         return f"declare the parameter as {type_.base}"
     if type_.base in INTEGERS and given.base in FLOATS | {"String", "Bool"}:

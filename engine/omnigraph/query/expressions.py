@@ -13,7 +13,7 @@ from omnigraph.query import ast, operators
 from omnigraph.query.aggregates import AGGREGATES, aggregate, has_aggregate, refuse_aggregate_here
 from omnigraph.query.functions import FUNCTIONS, call
 from omnigraph.query.ir import Agg, Call, Column, Expr, Lit, Param, Prop, SubMatch, Var
-from omnigraph.query.ranking import RANKINGS, SEARCHES, check_ranking, check_search
+from omnigraph.query.ranking import RANKINGS, SEARCHES, check_ranking, check_search, refuse_search_here
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.query.unify import Given, shown, unify
 from omnigraph.schema.ast import Place
@@ -184,6 +184,11 @@ def _bare(node: ast.NameRef, scope: Scope) -> Expr:
             return Column(name, scope.aliases[name])
         known = ", ".join(f"`{alias}`" for alias in scope.aliases)
         raise Refused("T6", f"no column is named `{name}`", node.place, f"the columns are {known}")
+    if scope.mutation:
+        near = f"write `${name}`" if name in scope.params else did_you_mean(name, scope.params, "$")
+        raise Refused(
+            "T14", f"`{name}` means nothing here: values are made of literals and parameters", node.place, near
+        )
     hint = f"write `$x.{name}` for a property, `${name}` for a variable or parameter"
     raise Refused("T6", f"`{name}` means nothing here", node.place, hint)
 
@@ -264,8 +269,9 @@ def _call(node: ast.CallExpr, scope: Scope) -> Expr:
         if path is not None or name != "length":
             return _path_call(node, path)
     if name in SEARCHES or name in RANKINGS:
+        refuse_search_here(node, scope)
         arguments = tuple(_given(argument, scope) for argument in node.arguments)
-        return check_search(node, arguments, scope) if name in SEARCHES else check_ranking(node, arguments, scope)
+        return check_search(node, arguments) if name in SEARCHES else check_ranking(node, arguments, scope)
     if name in FUNCTIONS:
         _refuse_keywords(node)
         return call(node, tuple(_given(argument, scope) for argument in node.arguments))

@@ -12,7 +12,7 @@ from omnigraph.query import ast
 from omnigraph.query.ir import Call, Expr, Lit
 from omnigraph.query.operators import arithmetic, contains
 from omnigraph.query.scope import Refused, did_you_mean
-from omnigraph.query.unify import FLOATS, TEXTS, Given, any_nullable, shown, unify
+from omnigraph.query.unify import FLOATS, TEXTS, Given, any_nullable, conversion, shown, unify
 from omnigraph.schema.catalog import INTEGERS, NUMBERS, SCALARS, Type
 from omnigraph.schema.regex import refuse_regex
 
@@ -32,7 +32,17 @@ class Takes:
     def refuse(self, name: str, argument: Given) -> None:
         type_ = argument.type
         if (type_.list and not self.lists) or (not type_.list and type_.base not in self.bases):
-            raise Refused("T32", f"`{name}` takes {self.words} here, and this is {shown(type_)}", argument.place)
+            message = f"`{name}` takes {self.words} here, and this is {shown(type_)}"
+            raise Refused("T32", message, argument.place, self._hint(type_))
+
+    def _hint(self, type_: Type) -> str | None:
+        if type_.list or type_.base not in SCALARS:
+            return None
+        if self.bases == TEXTS and not self.lists:
+            return "to_string(…) makes a text of it"
+        if self.bases <= NUMBERS and type_.base in TEXTS | NUMBERS:
+            return "convert it with to_int(…)" if self.bases == INTEGERS else "convert it with to_int(…) or to_float(…)"
+        return conversion(Type("Date"), type_) if "Date" in self.bases and type_.base == "String" else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from omnigraph.query.assign import assigned
 from omnigraph.query.expressions import check
 from omnigraph.query.ir import Call, Delete, Expr, InsertEdge, InsertNode, Lit, Statement, UpdateNode
 from omnigraph.query.scope import Bare, Refused, Scope, did_you_mean
+from omnigraph.query.unify import shown
 from omnigraph.schema.ast import Name
 from omnigraph.schema.catalog import EdgeType, NodeType, Type, table_key
 from omnigraph.schema.literals import Literal
@@ -72,7 +73,10 @@ def _type(name: Name, scope: Scope) -> NodeType | EdgeType:
     catalog = scope.catalog
     found = catalog.nodes.get(name.text) or catalog.edges.get(name.text) or catalog.edge(name.text)
     if found is None:
+        implementing = [node.name for node in catalog.nodes.values() if name.text in node.interfaces]
         hint = did_you_mean(name.text, iter([*catalog.nodes, *catalog.edges]))
+        if implementing:
+            hint = f"`{name.text}` is an interface; write {' or '.join(implementing)}"
         raise Refused("T10", f"unknown type `{name.text}`", name.place, hint)
     return found
 
@@ -85,17 +89,18 @@ def _insert(statement: ast.Insert, scope: Scope) -> Statement:
     given = _once(statement.values)
     if isinstance(type_, NodeType):
         values = _values(given, type_, scope)
-        _complete(type_, given, statement, scope)
+        _complete(type_, given, {}, statement, scope)
         return InsertNode(type_.name, values)
+    nodes = {"from": type_.source, "to": type_.target}
     ends: dict[str, Expr] = {}
-    for word, node in (("from", type_.source), ("to", type_.target)):
-        assignment = given.pop(word, None)
-        if assignment is None:
-            message = f"{type_.name} needs `{word}:`, the key of a {node}"
-            raise Refused("T12", message, statement.type.place)
-        ends[word] = _endpoint(assignment, scope.catalog.nodes[node], scope)
-    values = _values(given, type_, scope)
-    _complete(type_, given, statement, scope)
+    for word, node in nodes.items():
+        if word in given:
+            with scope.collecting():
+                ends[word] = _endpoint(given[word], scope.catalog.nodes[node], scope)
+    values = _values({name: a for name, a in given.items() if name not in nodes}, type_, scope)
+    _complete(type_, given, nodes, statement, scope)
+    if len(ends) < len(nodes):
+        raise Refused("", "an end was refused", statement.place)
     return InsertEdge(type_.name, ends["from"], ends["to"], values)
 
 
@@ -124,16 +129,21 @@ def _property_hint(name: str, type_: NodeType | EdgeType) -> str | None:
         return "an id is made of the key" if type_.key else "an id is made by the graph"
     if isinstance(type_, EdgeType) and name in ("src", "dst"):
         return f"write `{'from' if name == 'src' else 'to'}:` and the node's key"
-    return did_you_mean(name, type_.properties)
+    ends = ("from", "to") if isinstance(type_, EdgeType) else ()
+    return did_you_mean(name, iter([*type_.properties, *ends]))
 
 
-def _complete(type_: NodeType | EdgeType, given: Mapping[str, object], node: ast.Insert, scope: Scope) -> None:
-    """T12 for a required property that isn't given; where a name was misspelt that says enough."""
+def _complete(
+    type_: NodeType | EdgeType, given: Mapping[str, object], ends: Mapping[str, str], node: ast.Insert, scope: Scope
+) -> None:
+    """T12 for what is required and isn't given; where a name was misspelt that says enough."""
+    if set(given) - set(type_.properties) - set(ends):
+        return
     needed = [p.name for p in type_.properties.values() if not p.type.nullable and not p.has_default]
-    missing = [name for name in needed if name not in given]
-    if missing and set(given) <= set(type_.properties):
-        names = ", ".join(f"`{name}`" for name in missing)
-        raise Refused("T12", f"{type_.name} needs {names}", node.type.place)
+    missing = [f"`{word}:`, the key of a {node}" for word, node in ends.items() if word not in given]
+    missing += [f"`{name}`" for name in needed if name not in given]
+    if missing:
+        scope.refuse(Refused("T12", f"{type_.name} needs {', '.join(missing)}", node.type.place))
 
 
 def _endpoint(assignment: ast.Assignment, node: NodeType, scope: Scope) -> Expr:
@@ -167,7 +177,9 @@ def _update(statement: ast.Update, scope: Scope) -> UpdateNode:
     given = _once(statement.values)
     for name in type_.key:
         if name in given:
-            raise Refused("T11", f"`{name}` is in the key of {type_.name} and can't change", given[name].name.place)
+            place = given.pop(name).name.place
+            hint = "delete the node and insert it anew"
+            scope.refuse(Refused("T11", f"`{name}` is in the key of {type_.name} and can't change", place, hint))
     stored = Bare(_stored(type_), type_.name)
     values = _values(given, type_, replace(scope, bare=stored))
     return UpdateNode(type_.name, values, _where(statement.where, type_, scope))
@@ -185,5 +197,5 @@ def _stored(type_: NodeType | EdgeType) -> dict[str, tuple[str, Type]]:
 def _where(node: ast.Expr, type_: NodeType | EdgeType, scope: Scope) -> Expr:
     expr = check(node, replace(scope, bare=Bare(_stored(type_), type_.name, blob="T11")))
     if expr.type.base != "Bool" or expr.type.list:
-        raise Refused("T35", f"`where` must be true or false, and this is {expr.type}", node.place)
+        raise Refused("T35", f"`where` must be true or false, and this is {shown(expr.type)}", node.place)
     return expr

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from omnigraph.query.ir import Call, Expr, Lit, Param, Prop, Var
 from omnigraph.query.scope import Refused
-from omnigraph.query.unify import BOOL, ORDERED, TEXTS, Given, any_nullable, beside, number_type, shown
+from omnigraph.query.unify import BOOL, ORDERED, TEXTS, Given, any_nullable, beside, conversion, number_type, shown
 from omnigraph.schema.ast import Place
 from omnigraph.schema.catalog import NUMBERS, Type
 
@@ -62,7 +62,7 @@ def membership(operator: str, left: Given, right: Given, operator_place: Place, 
     items = right.expr
     if right.type.base != "Null":
         element = Type(right.type.base, enum=right.type.enum)
-        _comparable("=", left, right, left.type, element, operator_place)
+        _comparable(operator, left, right, left.type, element, operator_place)
     elif left.type.base not in (*ORDERED, "Bool") or left.type.list:
         raise Refused("T7", f"{shown(left.type)} can't be compared", left.place)
     if isinstance(items, Lit):
@@ -79,7 +79,7 @@ def contains(left: Given, right: Given, operator_place: Place, code: str = "T7")
     if not left.type.list:
         return _text_test("contains", "text, or a list and an element", left, right, code)
     element = Type(left.type.base, enum=left.type.enum)
-    _comparable("=", left, right, element, right.type, operator_place, code)
+    _comparable("contains", left, right, element, right.type, operator_place, code)
     return Call("contains", (left.expr, beside(right, element)), Type("Bool", any_nullable((left, right))))
 
 
@@ -106,7 +106,7 @@ def _comparable(
     operator: str, left: Given, right: Given, a: Type, b: Type, operator_place: Place, code: str = "T7"
 ) -> None:
     """Refuse two types that don't compare with this operator, at the one side that is a literal or a parameter."""
-    equality = operator in ("=", "!=")
+    equality = operator in ("=", "!=", "in", "not in", "contains")
     if not a.list and not b.list:
         if {a.base, b.base} <= NUMBERS or {a.base, b.base} <= TEXTS:
             return
@@ -124,18 +124,11 @@ def _comparison_hint(operator: str, a: Type, b: Type) -> str | None:
     bases = {a.base, b.base}
     if a.list or b.list:
         return "a list is searched with `contains` or `in`"
-    for word, base in (("date", "Date"), ("datetime", "DateTime")):
-        if bases == {base, "String"}:
-            return f'write {word}("…") for a literal, or declare the parameter as {base}'
-    if bases == {"Date", "DateTime"}:
-        return 'compare with a datetime("…"), or with date_trunc("day", …)'
     if bases & {"Node", "Edge"}:
         return "compare one of its properties, as in `$x.id`"
-    if bases & TEXTS and bases & NUMBERS:
-        return "convert one with to_int, to_float or to_string"
     if bases == {"Bool"}:
         return "true and false have no order; use = or !="
-    return None
+    return conversion(a, b)
 
 
 def _items_beside(items: Lit, type_: Type, places: tuple[Place, ...]) -> Expr:
@@ -179,6 +172,8 @@ def negative(operand: Given) -> Call:
 
 
 def _arithmetic_hint(operator: str, a: Type, b: Type) -> str | None:
+    if a.list or b.list:
+        return None
     days = {"Date", "DateTime"}
     if a.base in days and b.base in days:
         return "days_between(a, b) counts the days from a to b"

@@ -9,7 +9,7 @@ from omnigraph.query.unify import Given, shown
 from omnigraph.schema.catalog import Type
 from omnigraph.schema.literals import Literal, Mismatch, fit
 
-__all__ = ["RANKINGS", "SEARCHES", "check_ranking", "check_search", "has_ranking"]
+__all__ = ["RANKINGS", "SEARCHES", "check_ranking", "check_search", "has_ranking", "refuse_search_here"]
 
 SEARCHES = {"search": "T19", "fuzzy": "T19", "match_text": "T20"}
 RANKINGS = {"nearest": "T15", "bm25": "T20", "rrf": "T21"}
@@ -30,15 +30,23 @@ def has_ranking(expr: Expr) -> bool:
     return isinstance(expr, Call) and (expr.fn in RANKINGS or any(has_ranking(a) for a in expr.args))
 
 
-def check_search(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> Call:
-    """`search(f, q)`, `fuzzy(f, q, max_edits)`, `match_text(f, q)`: a Bool, where the scope allows it.
+def refuse_search_here(node: ast.CallExpr, scope: Scope) -> None:
+    """Refuse a text search outside a `match`, and a ranking outside `return` and `order`."""
+    if node.name in SEARCHES and not scope.searches:
+        message = f"`{node.name}` stands in a `match` only"
+        raise Refused(SEARCHES[node.name], message, node.name_place, "filter there instead")
+    if node.name in RANKINGS and not scope.rankings:
+        where = f"can't stand inside `{scope.within}`" if scope.within else "stands in `return` and `order` only"
+        raise Refused(RANKINGS[node.name], f"`{node.name}` is a ranking and {where}", node.name_place)
+
+
+def check_search(node: ast.CallExpr, arguments: tuple[Given, ...]) -> Call:
+    """`search(f, q)`, `fuzzy(f, q, max_edits)`, `match_text(f, q)`: a Bool.
 
     Raises:
         Refused: T19, or T20 for `match_text`.
     """
     code = SEARCHES[node.name]
-    if not scope.searches:
-        raise Refused(code, f"`{node.name}` stands in a `match` only", node.name_place, "filter there instead")
     most = 3 if node.name == "fuzzy" else 2
     _count(node, code, 2, most)
     field, query = _text_operands(node, arguments, code)
@@ -59,21 +67,17 @@ def _edits(arguments: tuple[Given, ...]) -> int:
 
 
 def check_ranking(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> Call:
-    """`nearest`, `bm25` or `rrf`: an F64, where the scope allows it.
+    """`nearest`, `bm25` or `rrf`: an F64.
 
     Raises:
         Refused: T15 for `nearest`, T20 for `bm25`, T21 for `rrf`.
     """
-    code = RANKINGS[node.name]
-    if not scope.rankings:
-        where = f"not inside `{scope.within}`" if scope.within else "in `return` and `order` only"
-        raise Refused(code, f"`{node.name}` is a ranking and stands {where}", node.name_place)
     if node.name == "nearest":
         return _nearest(node, arguments, scope)
     if node.name == "rrf":
         return _rrf(node, arguments)
-    _count(node, code, 2, 2)
-    return Call("bm25", _text_operands(node, arguments, code), Type("F64", True))  # null without a hit
+    _count(node, "T20", 2, 2)
+    return Call("bm25", _text_operands(node, arguments, "T20"), Type("F64", True))  # null without a hit
 
 
 def _nearest(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> Call:
@@ -85,7 +89,7 @@ def _nearest(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> 
         approximate = keyword.value.value
     vector, query = arguments
     if not isinstance(vector.expr, Prop) or not vector.expr.var or vector.type.base != "Vector":
-        message = f"`nearest` takes a Vector property first, and this is {shown(vector.type)}"
+        message = f"`nearest` takes a Vector property of a variable first, and this is {_what(vector)}"
         raise Refused("T15", message, vector.place, f"write `{_USAGE['nearest']}`")
     wanted = _query_vector(vector.expr, query, scope)
     nullable = vector.type.nullable or wanted.type.nullable
@@ -150,7 +154,7 @@ def _count(node: ast.CallExpr, code: str, least: int, most: int, keywords: tuple
 def _text_operands(node: ast.CallExpr, arguments: tuple[Given, ...], code: str) -> tuple[Expr, Expr]:
     field, query = arguments[:2]
     if not isinstance(field.expr, Prop) or not field.expr.var or field.type != _string(field.type):
-        message = f"`{node.name}` takes a String property first, and this is {shown(field.type)}"
+        message = f"`{node.name}` takes a String property of a variable first, and this is {_what(field)}"
         raise Refused(code, message, field.place, f"write `{_USAGE[node.name]}`")
     if field.expr.name in _IDENTITY:
         raise Refused(
@@ -166,6 +170,10 @@ def _text_operands(node: ast.CallExpr, arguments: tuple[Given, ...], code: str) 
 
 
 _IDENTITY = frozenset({"id", "src", "dst"})
+
+
+def _what(operand: Given) -> str:
+    return shown(operand.type) if isinstance(operand.expr, Prop) else "something else"
 
 
 def _string(type_: Type) -> Type:

@@ -11,7 +11,19 @@ from omnigraph.query.scope import Refused, did_you_mean
 from omnigraph.schema.ast import Place
 from omnigraph.schema.catalog import INTEGERS, NUMBERS, SCALARS, Type
 
-__all__ = ["BOOL", "FLOATS", "ORDERED", "TEXTS", "Given", "any_nullable", "beside", "number_type", "shown", "unify"]
+__all__ = [
+    "BOOL",
+    "FLOATS",
+    "ORDERED",
+    "TEXTS",
+    "Given",
+    "any_nullable",
+    "beside",
+    "conversion",
+    "number_type",
+    "shown",
+    "unify",
+]
 
 FLOATS = frozenset({"F32", "F64"})
 TEXTS = frozenset({"String", "Enum"})
@@ -86,9 +98,8 @@ def unify(values: Sequence[Given], code: str, what: str) -> tuple[Type, tuple[Ex
             raise Refused(code, f"{what}: {shown(value.type)} can't stand here", value.place)
         joined = _join(common, replace(beside_number(value, common).type, nullable=False))
         if joined is None:
-            hint = "convert one with to_string, to_int or to_float" if not value.type.list else None
             message = f"{what} must be of one type, and {shown(value.type)} doesn't go with {shown(common)}"
-            raise Refused(code, message, value.place, hint)
+            raise Refused(code, message, value.place, conversion(common, value.type))
         common = joined
     return replace(common, nullable=any_nullable(values)), tuple(_turned(v.expr, common) for v in values)
 
@@ -96,6 +107,23 @@ def unify(values: Sequence[Given], code: str, what: str) -> tuple[Type, tuple[Ex
 def beside_number(value: Given, other: Type) -> Expr:
     """Like `beside`, but a text beside an enum stays a text."""
     return value.expr if other.base == "Enum" else beside(value, other)
+
+
+def conversion(a: Type, b: Type) -> str | None:
+    """How two types that don't go together could, as a hint."""
+    bases = {a.base, b.base}
+    if a.list or b.list:
+        return None
+    if bases <= NUMBERS:
+        return "convert one with to_int or to_float"
+    if bases & TEXTS and bases & NUMBERS:
+        return "convert one with to_int, to_float or to_string"
+    for word, base in (("date", "Date"), ("datetime", "DateTime")):
+        if base in bases and bases & TEXTS:
+            return f'write {word}("…") for a literal, or declare the parameter as {base}'
+    if bases == {"Date", "DateTime"}:
+        return 'write datetime("…") beside a DateTime, and date("…") beside a Date'
+    return None
 
 
 def _join(a: Type, b: Type) -> Type | None:
