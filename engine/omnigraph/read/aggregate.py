@@ -1,32 +1,32 @@
 """Groups and their values. A group is a number, a row's group is an entry of one integer array.
 
 `count` of rows or of non-null values; sums of integers are I64 and an overflow is an error; `avg` is F64; the value of
-a group without a non-null value is null. No rows and no grouping give one group, with keys none.
+a group without a non-null value is null. `collect` gives the non-null values in ascending order, so that a list never
+depends on the order in which rows were found. No rows and no grouping give one group, with keys none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest, Internal
+from omnigraph.errors import Internal
 from omnigraph.query.ir import Agg
-from omnigraph.read.compute import Array
-from omnigraph.read.tables import sort_codes
+from omnigraph.read.compute import Array, nulls
+from omnigraph.read.datum import Fault, Longs
+from omnigraph.read.tables import list_keys, sort_codes
 
 __all__ = ["aggregate", "codes_of", "group"]
-
-Longs = npt.NDArray[np.int64]
 
 
 def codes_of(column: Array) -> tuple[Longs, int]:
     """(a number per row, equal for equal values, how many numbers there may be); null is a value of its own."""
-    if pa.types.is_list(column.type):
-        # Arrow has no hash of a list: each list becomes the text of its values.
-        column = pa.array([None if v is None else repr(v) for v in column.to_pylist()], pa.string())
+    if pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
+        column = list_keys(column)
     if pa.types.is_floating(column.type):
         # −0.0 is 0.0 and every NaN is one value.
         keys = pa.array(sort_codes(column), mask=np.asarray(column.is_null().to_numpy(zero_copy_only=False)))
@@ -65,9 +65,7 @@ def group(keys: Sequence[tuple[Longs, int]], rows: int) -> tuple[Longs, Longs]:
     return combined, row_of
 
 
-def aggregate(
-    agg: Agg, values: Array | None, groups: Longs, count: int, codes: Longs | None, out: pa.DataType
-) -> Array:
+def aggregate(agg: Agg, values: Array | None, groups: Longs, count: int, codes: Longs | None, out: Any) -> Array:
     """One aggregate over every group.
 
     Args:
@@ -78,7 +76,7 @@ def aggregate(
         out: the result's Arrow type.
 
     Raises:
-        BadRequest: an integer sum leaves the range of I64 (code `overflow`).
+        Fault: an integer sum leaves the range of I64 (code `overflow`).
     """
     if values is not None and values.null_count:
         valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
@@ -96,6 +94,12 @@ def aggregate(
     if values is None:
         raise Internal(f"{agg.fn} needs a value")
     empty = sizes == 0
+    if agg.fn == "collect":
+        order = np.lexsort((sort_codes(values), groups))
+        offsets = np.append(0, np.cumsum(sizes))
+        return pa.ListArray.from_arrays(
+            pa.array(offsets, pa.int32()), values.take(pa.array(order)).cast(out.value_type)
+        )
     if agg.fn in ("min", "max"):
         return _extreme(agg.fn, values, groups, count, empty)
     if pa.types.is_floating(values.type):
@@ -107,9 +111,7 @@ def aggregate(
     else:
         high, low = _exact_sums(values, groups, count)
         if bool(((high >= 2**31) | (high < -(2**31))).any()):
-            raise BadRequest(
-                "a sum leaves the range of a 64-bit integer: use avg, or sum a smaller group", code="overflow"
-            )
+            raise Fault("a sum leaves the range of a 64-bit integer: use avg, or sum a smaller group", code="overflow")
         return pa.array((high << 32) + low, pa.int64(), mask=empty)
     if agg.fn == "avg":
         sums = sums / np.maximum(sizes, 1)
@@ -139,6 +141,6 @@ def _extreme(fn: str, values: Array, groups: Longs, count: int, empty: npt.NDArr
     first = np.searchsorted(sorted_groups, np.arange(count + 1))  # where each group begins
     spot = first[:-1] if fn == "min" else first[1:] - 1
     if not len(order):
-        return pa.nulls(count, values.type)
+        return nulls(count, values.type)
     row = order[np.clip(spot, 0, len(order) - 1)]
     return values.take(pa.array(row, pa.int64(), mask=empty))

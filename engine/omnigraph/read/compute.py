@@ -7,9 +7,11 @@ from typing import Any, TypeAlias
 
 import pyarrow.compute
 
-__all__ = ["Array", "Chunked", "Scalar", "pc"]
+__all__ = ["Array", "Chunked", "Scalar", "nulls", "pc", "py_buffer"]
 
 pc: Any = pyarrow.compute
+nulls: Any = pyarrow.nulls
+py_buffer: Any = pyarrow.py_buffer
 
 Array: TypeAlias = Any
 """A `pyarrow.Array`."""

@@ -4,29 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
 
 from omnigraph.errors import Internal
 from omnigraph.read.compute import Array
-from omnigraph.read.expr import Datum, Evaluate, as_mask
+from omnigraph.read.datum import Bools, Datum, Env, Evaluate, Longs, as_mask
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.tables import Rows
 
-__all__ = ["ColumnEnv", "FrameEnv", "rows_where"]
+__all__ = ["ColumnEnv", "FrameEnv", "FrameValue", "rows_where"]
+
+
+class FrameValue(Protocol):
+    """A block or a ranking: a value in each row of a frame."""
+
+    def value(self, ctx: Context, frame: Frame) -> Datum: ...
 
 
 class FrameEnv:
-    """A frame's rows. Each property is taken once, however often it is named."""
+    """A frame's rows. Each property is taken once, however often it is named.
 
-    def __init__(self, ctx: Context, frame: Frame, columns: Mapping[str, Datum] | None = None) -> None:
+    Args:
+        named: what `computed` names: output columns by their alias, evaluated when first asked for.
+    """
+
+    def __init__(self, ctx: Context, frame: Frame, named: Mapping[str, Evaluate] | None = None) -> None:
         self.params: Mapping[str, Any] = ctx.params
         self.now: datetime = ctx.now
+        self._ctx = ctx
         self._frame = frame
         self._taken: dict[tuple[str, str], Array] = {}
-        self._columns = columns or {}
+        self._named = named or {}
+        self._columns: dict[str, Datum] = {}
+        self._special: dict[int, Datum] = {}
 
     def prop(self, var: str, name: str) -> Datum:
         column = self._taken.get((var, name))
@@ -35,7 +48,31 @@ class FrameEnv:
         return column
 
     def computed(self, name: str) -> Datum:
+        if name not in self._columns:
+            self._columns[name] = self._named[name](self)
         return self._columns[name]
+
+    def entity(self, var: str) -> tuple[Rows, Indices | None]:
+        bound = self._frame.bound[var]
+        return bound.rows, bound.at
+
+    @property
+    def frame(self) -> Frame:
+        return self._frame
+
+    def some(self, rows: Longs) -> FrameEnv:
+        """The given rows; what blocks and rankings gave is kept, since a rank depends on all rows."""
+        out = FrameEnv(self._ctx, self._frame.take(rows), self._named)
+        at: Array = pa.array(rows)
+        out._special = {k: v.take(at) if isinstance(v, pa.Array) else v for k, v in self._special.items()}
+        return out
+
+    def special(self, what: object) -> Datum:
+        kept = self._special.get(id(what))
+        if kept is None:
+            made: FrameValue = what  # type: ignore[assignment]  # the compiler of this frame's expressions made it
+            kept = self._special[id(what)] = made.value(self._ctx, self._frame)
+        return kept
 
 
 class _WholeEnv:
@@ -44,6 +81,7 @@ class _WholeEnv:
     def __init__(self, ctx: Context, rows: Rows) -> None:
         self.params: Mapping[str, Any] = ctx.params
         self.now: datetime = ctx.now
+        self._ctx = ctx
         self._rows = rows
 
     def prop(self, var: str, name: str) -> Datum:
@@ -52,6 +90,32 @@ class _WholeEnv:
     def computed(self, name: str) -> Datum:
         raise Internal(f"column {name!r} inside a predicate")
 
+    def entity(self, var: str) -> tuple[Rows, Indices | None]:
+        return self._rows, None
+
+    def some(self, rows: Longs) -> Env:
+        return _SomeRows(self._ctx, self._rows, rows)
+
+    def special(self, what: object) -> Datum:
+        raise Internal("a block inside a predicate on one variable")
+
+
+class _SomeRows(_WholeEnv):
+    """Some rows of a table, whatever the variable's name."""
+
+    def __init__(self, ctx: Context, rows: Rows, at: Indices) -> None:
+        super().__init__(ctx, rows)
+        self._at = at
+
+    def prop(self, var: str, name: str) -> Datum:
+        return self._rows.column(name).take(pa.array(self._at))
+
+    def entity(self, var: str) -> tuple[Rows, Indices | None]:
+        return self._rows, self._at
+
+    def some(self, rows: Longs) -> Env:
+        return _SomeRows(self._ctx, self._rows, self._at[rows])
+
 
 class ColumnEnv:
     """Finished columns only (after an aggregate)."""
@@ -59,6 +123,7 @@ class ColumnEnv:
     def __init__(self, ctx: Context, columns: Mapping[str, Datum]) -> None:
         self.params: Mapping[str, Any] = ctx.params
         self.now: datetime = ctx.now
+        self._ctx = ctx
         self._columns = columns
 
     def prop(self, var: str, name: str) -> Datum:
@@ -67,15 +132,31 @@ class ColumnEnv:
     def computed(self, name: str) -> Datum:
         return self._columns[name]
 
+    def entity(self, var: str) -> tuple[Rows, Indices | None]:
+        raise Internal(f"${var} is not a group's value")
 
-def rows_where(ctx: Context, rows: Rows, var: str, predicate: Evaluate, at: Indices | None) -> npt.NDArray[np.bool_]:
+    def some(self, rows: Longs) -> Env:
+        at: Array = pa.array(rows)
+        taken = {n: c.take(at) if isinstance(c, pa.Array) else c for n, c in self._columns.items()}
+        return ColumnEnv(self._ctx, taken)
+
+    def special(self, what: object) -> Datum:
+        raise Internal("a block over groups")
+
+
+def rows_where(
+    ctx: Context, rows: Rows, var: str, predicate: Evaluate, at: Indices | None, *, may_fail: bool = False
+) -> Bools:
     """Where a predicate on one variable is true.
 
     Args:
         at: the positions asked about; None for every row of the table.
+        may_fail: no row but these may be asked about.
     """
     if at is None:
         return as_mask(predicate(_WholeEnv(ctx, rows)), rows.rows)
-    if len(at) * 2 > rows.rows:  # cheaper once over the table than once per mention
+    if len(at) * 2 > rows.rows and not may_fail:  # cheaper once over the table than once per mention
         return as_mask(predicate(_WholeEnv(ctx, rows)), rows.rows)[at]
+    if not len(at):
+        return np.zeros(0, dtype=bool)
     return as_mask(predicate(FrameEnv(ctx, Frame(len(at), {var: Binding(rows, at)}))), len(at))

@@ -11,6 +11,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import CompiledQuery
 from omnigraph.read.adjacency import adjacency
+from omnigraph.read.datum import Fault
 from omnigraph.read.frame import Context, Frame
 from omnigraph.read.plan import plan
 from omnigraph.read.settings import read_settings
@@ -64,17 +65,21 @@ def execute(
         struct with `id` (an edge also `src`, `dst`) and every property but vectors and blobs.
 
     Raises:
-        BadRequest: a sum overflows, a limit is no number, the query is too large or out of time.
+        BadRequest: an expression has no value (overflow, a division by zero, a text that is no number), a limit is no
+            number, the query is too large or out of time.
     """
     if compiled.kind != "read":
         raise BadRequest(f"query {compiled.name!r} changes the graph: run it as a mutation")
     ctx = _context(snapshot, params, deadline, cancelled)
     made = plan(compiled, ctx.catalog, snapshot)
     frame = Frame(1)
-    for step in made.steps:
-        ctx.check()
-        frame = step.run(ctx, frame)
-    return made.output.run(ctx, frame)
+    try:
+        for step in made.steps:
+            ctx.check()
+            frame = step.run(ctx, frame)
+        return made.output.run(ctx, frame)
+    except Fault as fault:
+        raise fault.of(compiled.name) from None
 
 
 def explain(compiled: CompiledQuery, snapshot: Snapshot, params: Mapping[str, Any]) -> str:

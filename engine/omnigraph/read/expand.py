@@ -6,48 +6,46 @@ are not expanded again; the start is reached again only through its own self-loo
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from omnigraph.read.adjacency import Links
+from omnigraph.read.datum import Bools, Evaluate, Longs
 from omnigraph.read.env import rows_where
-from omnigraph.read.expr import Evaluate
 from omnigraph.read.frame import Binding, Context, Frame, Indices
-from omnigraph.read.tables import TableData
+from omnigraph.read.hops import Followed, HopFilter, Hops, HopWay, neighbours
+from omnigraph.read.steps import present
+from omnigraph.read.tables import Rows, TableData
 
-__all__ = ["ExpandStep", "neighbours", "reach", "whole"]
+__all__ = ["ExpandStep", "reach", "whole"]
 
-Longs = npt.NDArray[np.int64]
+Stepper: TypeAlias = Callable[[Indices], tuple[Longs, Indices]]
+"""Nodes → (index of the node, far node) of every edge at them."""
+
 _SORT_BELOW = 4096  # candidates of a level: below it sorting them is quicker than touching the stamp array
 
 
-def neighbours(links: Links, at: Indices) -> tuple[Longs, Longs]:
-    """(index into `at`, index into `links.neighbour`) of every edge at the given nodes, in order."""
-    if len(at) == 1:
-        low, high = int(links.start[at[0]]), int(links.start[at[0] + 1])
-        return np.zeros(high - low, dtype=np.int64), np.arange(low, high)
-    starts = links.start[at]
-    counts = links.start[at + 1] - starts
-    ends = np.cumsum(counts)
-    owner = np.repeat(np.arange(len(at)), counts)
-    slot = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
-    return owner, slot
-
-
-def reach(links: Links, sources: Indices, low: int, high: int, ctx: Context) -> tuple[Longs, Indices]:
+def reach(hops: Hops, sources: Indices, low: int, high: int, ctx: Context) -> tuple[Longs, Indices]:
     """(index into `sources`, far node) of every pair whose shortest distance lies in [low, high]."""
-    links = links.distinct
+    plain = None if hops.plain is None else hops.plain.distinct
     if low == high == 1:
-        owner, slot = neighbours(links, sources)
-        return owner, links.neighbour[slot]
+        if plain is not None:
+            owner, slot = neighbours(plain, sources)
+            return owner, plain.neighbour[slot]
+        owner, node = hops.step(sources)
+        return np.divmod(np.unique(owner * hops.far + node), max(1, hops.far))
+    step = hops.step if plain is None else _stepper(plain)
     distinct, back = np.unique(sources, return_inverse=True)
-    step = max(1, ctx.settings.bitmap_bytes // max(1, links.near))
+    size = max(1, ctx.settings.bitmap_bytes // max(1, hops.near))
     owners, nodes = [], []
-    for begin in range(0, len(distinct), step):
+    for begin in range(0, len(distinct), size):
         ctx.check()
-        owner, node = _levels(links, distinct[begin : begin + step], low, high)
+        owner, node = _levels(step, hops.near, distinct[begin : begin + size], low, high)
         owners.append(owner + begin)
         nodes.append(node)
     owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
@@ -60,15 +58,22 @@ def reach(links: Links, sources: Indices, low: int, high: int, ctx: Context) -> 
     order = np.argsort(owner, kind="stable")
     start = np.zeros(len(distinct) + 1, dtype=np.int64)
     np.cumsum(np.bincount(owner, minlength=len(distinct)), out=start[1:])
-    found = Links(start, node[order], node[order], links.far, parallel=False)
+    found = Links(start, node[order], node[order], hops.far, parallel=False)
     ctx.check_rows(int(np.diff(start)[back].sum()), "following edges")
     owner, slot = neighbours(found, back)
     return owner, found.neighbour[slot]
 
 
-def _levels(links: Links, sources: Indices, low: int, high: int) -> tuple[Longs, Longs]:
-    """`reach` for distinct sources that fit the scratch memory: one bitmap row of visited nodes for each."""
-    n = links.near
+def _stepper(links: Links) -> Stepper:
+    def step(at: Indices) -> tuple[Longs, Indices]:
+        owner, slot = neighbours(links, at)
+        return owner, links.neighbour[slot]
+
+    return step
+
+
+def _levels(step: Stepper, n: int, sources: Indices, low: int, high: int) -> tuple[Longs, Longs]:
+    """`reach` for distinct sources that fit the scratch memory: one bitmap row of the `n` nodes for each."""
     owner: Longs = np.arange(len(sources))
     node: Longs = sources.astype(np.int64)
     visited = np.zeros(len(sources) * n, dtype=bool)
@@ -79,12 +84,12 @@ def _levels(links: Links, sources: Indices, low: int, high: int) -> tuple[Longs,
         owners.append(owner)
         nodes.append(node)
     for hop in range(1, high + 1):
-        at, slot = neighbours(links, node)
-        at, far = owner[at], links.neighbour[slot]
+        at, far = step(node)
+        at = owner[at]
         if hop == 1 == low:
-            loop = far == sources[at]
-            owners.append(at[loop])
-            nodes.append(far[loop].astype(np.int64))
+            loop = np.unique(at[far == sources[at]])
+            owners.append(loop)
+            nodes.append(sources[loop].astype(np.int64))
         key = at * n + far
         key = key[~visited[key]]
         if len(key) < _SORT_BELOW:
@@ -115,16 +120,17 @@ def whole(ctx: Context, frame: Frame, var: str, table_key: str) -> Frame:
         return frame
     table = ctx.tables.get(ctx.snapshot, table_key).load(ctx.snapshot, ["id"])
     at = table.id_map().positions(bound.rows.column("id"))
-    return frame.bind(var, Binding(table, at[bound.at]))
+    there = np.where(bound.at < 0, -1, at[bound.at]) if bound.nullable else at[bound.at]
+    return frame.bind(var, Binding(table, there, bound.nullable))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpandStep:
-    """Follow an edge table from `source` to `target`; see `ir.Expand`.
+    """Follow edges from `source` to `target`; see `ir.Expand`.
 
     Args:
         near, far: table keys of the two ends, as walked.
-        ends: table keys of the edge's source and target type.
+        hop_where: what must be true of every edge followed, or None.
         where, edge_where: predicates on target and edge variable, compiled.
         target_columns, edge_columns: properties the query reads of them.
         set_only: only which far ends there are matters, not from where: all rows are walked as one set.
@@ -132,15 +138,14 @@ class ExpandStep:
 
     source: str
     target: str
-    edge: str
-    direction: str
+    ways: tuple[HopWay, ...]
     near: str
     far: str
-    ends: tuple[str, str]
     low: int
     high: int
     bound: bool
     edge_var: str | None
+    hop_where: HopFilter | None
     where: Evaluate | None
     edge_where: Evaluate | None
     target_columns: tuple[str, ...]
@@ -149,42 +154,46 @@ class ExpandStep:
     estimate: float
     set_only: bool = False
 
-    def links(self, ctx: Context) -> Links:
-        return ctx.adjacency.get(ctx.snapshot, self.edge, *self.ends).links(self.direction)
+    @property
+    def plain(self) -> bool:
+        """Whether it follows every edge of one table."""
+        return len(self.ways) == 1 and self.hop_where is None
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
         target_table = ctx.tables.get(ctx.snapshot, self.far).load(ctx.snapshot, (*self.target_columns, "id"))
+        frame = present(frame, self.source, *((self.target,) if self.bound else ()))
+        none = np.zeros(0, dtype=np.int64)
         if frame.length == 0:
-            return self._bind(frame, np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), target_table, None, ctx)
+            return self._bind(ctx, frame, Followed(none, none, none, none), target_table)
         frame = whole(ctx, frame, self.source, self.near)
         if self.bound:
             frame = whole(ctx, frame, self.target, self.far)
-        links = self.links(ctx)
+        hops = Hops.open(ctx, self.ways, self.hop_where)
         at = frame.bound[self.source].at
         if self.edge_var is not None:
-            owner, slot = neighbours(links, at)
-            return self._bind(frame, owner, links.neighbour[slot], target_table, links.edge[slot], ctx)
+            ctx.check_rows(hops.most(at), f"following {self.text}")
+            return self._bind(ctx, frame, hops.follow(at), target_table)
         if self.bound:
-            return frame.take(self._joined(ctx, links, at, frame.bound[self.target].at))
-        if self.set_only:
-            return self._as_set(ctx, links, frame, target_table)
+            return frame.take(self._joined(ctx, hops, at, frame.bound[self.target].at))
+        if self.set_only and hops.plain is not None:
+            return self._as_set(ctx, hops.plain, frame, target_table)
         if self.low == self.high == 1:
-            ctx.check_rows(int((links.start[at + 1] - links.start[at]).sum()), f"following {self.text}")
-        owner, node = reach(links, at, self.low, self.high, ctx)
-        return self._bind(frame, owner, node, target_table, None, ctx)
+            ctx.check_rows(hops.most(at), f"following {self.text}")
+        owner, node = reach(hops, at, self.low, self.high, ctx)
+        return self._bind(ctx, frame, Followed(owner, node.astype(np.int64, copy=False), none, none), target_table)
 
-    def _joined(self, ctx: Context, links: Links, source: Indices, target: Indices) -> npt.NDArray[np.bool_]:
+    def _joined(self, ctx: Context, hops: Hops, source: Indices, target: Indices) -> Bools:
         """Which (source, target) pairs are within the hops."""
-        if self.low == self.high == 1:
-            pairs = links.pairs
+        key = source.astype(np.int64) * hops.far + target
+        if self.low == self.high == 1 and hops.plain is not None:
+            pairs = hops.plain.pairs
             if not len(pairs):
                 return np.zeros(len(source), dtype=bool)
-            key = source.astype(np.int64) * links.far + target
             spot = np.minimum(np.searchsorted(pairs, key), len(pairs) - 1)
             return np.asarray(pairs[spot] == key)
-        distinct, back = np.unique(source, return_inverse=True)
-        owner, node = reach(links, distinct, self.low, self.high, ctx)
-        return np.isin(back * links.far + target, owner * links.far + node)
+        distinct = np.unique(source)
+        owner, node = reach(hops, distinct, self.low, self.high, ctx)
+        return np.isin(key, distinct[owner].astype(np.int64) * hops.far + node)
 
     def _as_set(self, ctx: Context, links: Links, frame: Frame, table: TableData) -> Frame:
         seen = np.zeros(links.near, dtype=bool)
@@ -197,32 +206,49 @@ class ExpandStep:
             node = node[rows_where(ctx, table, self.target, self.where, node)]
         return Frame(len(node), {self.target: Binding(table, node)})
 
-    def _bind(
-        self, frame: Frame, owner: Indices, node: Indices, table: TableData, edge: Indices | None, ctx: Context
-    ) -> Frame:
-        keep: npt.NDArray[np.bool_] | None = None
+    def _bind(self, ctx: Context, frame: Frame, found: Followed, table: TableData) -> Frame:
+        owner, node, way, edge = found.owner, found.far, found.way, found.edge
+        keep: Bools | None = None
         if self.bound and len(owner):
             keep = frame.bound[self.target].at[owner] == node
-        if self.where is not None and not self.bound:
+        elif self.where is not None and not self.bound:
             keep = rows_where(ctx, table, self.target, self.where, node)
-        edges: TableData | None = None
-        if self.edge_var is not None:
-            edges = ctx.tables.get(ctx.snapshot, self.edge).load(ctx.snapshot, (*self.edge_columns, "id"))
-            edge = np.zeros(0, dtype=np.int64) if edge is None else edge
-            if self.edge_where is not None:
-                mask = rows_where(ctx, edges, self.edge_var, self.edge_where, edge)
-                keep = mask if keep is None else keep & mask
         if keep is not None:
             owner, node = owner[keep], node[keep]
-            edge = edge[keep] if edge is not None else None
+            way, edge = (way[keep], edge[keep]) if self.edge_var is not None else (way, edge)
+        edges: Binding | None = None
+        if self.edge_var is not None:
+            edges = self._edges(ctx, way, edge)
+            if self.edge_where is not None:
+                mask = rows_where(ctx, edges.rows, self.edge_var, self.edge_where, edges.at)
+                owner, node, edges = owner[mask], node[mask], edges.take(mask)
         out = frame.take(owner)
         if not self.bound:
             out = out.bind(self.target, Binding(table, node))
-        if self.edge_var is not None and edges is not None and edge is not None:
-            out = out.bind(self.edge_var, Binding(edges, edge))
+        if self.edge_var is not None and edges is not None:
+            out = out.bind(self.edge_var, edges)
         return out
 
+    def _edges(self, ctx: Context, way: Longs, edge: Longs) -> Binding:
+        """The edge variable: rows of the one table, or the rows met of several put together, each once."""
+        names = (*self.edge_columns, "id")
+        tables = [ctx.tables.get(ctx.snapshot, w.edge).load(ctx.snapshot, names) for w in self.ways]
+        if len(tables) == 1:
+            return Binding(tables[0], edge)
+        begin = np.concatenate([[0], np.cumsum([t.rows for t in tables])])
+        distinct, at = np.unique(begin[way] + edge, return_inverse=True)
+        cut = np.searchsorted(distinct, begin)
+        columns = {}
+        for name in dict.fromkeys(names):
+            parts = [
+                table.column(name).take(pa.array(distinct[cut[i] : cut[i + 1]] - begin[i]))
+                for i, table in enumerate(tables)
+            ]
+            columns[name] = pa.concat_arrays([p.cast(parts[0].type) for p in parts])
+        key = "|".join(way.edge for way in self.ways)
+        return Binding(Rows(key, len(distinct), columns), at)
+
     def describe(self, ctx: Context) -> str:
-        built = ctx.adjacency.has(ctx.snapshot, self.edge, *self.ends)
+        built = all(way.built(ctx) for way in self.ways)
         how = "semi-join" if self.bound else "one set" if self.set_only else "breadth first"
         return f"expand  {self.text}  {how}, csr{'' if built else ' (to be built)'}  ~{self.estimate:.1f} rows for each"

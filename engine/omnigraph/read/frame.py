@@ -26,14 +26,18 @@ Indices = npt.NDArray[np.integer[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Binding:
-    """One variable: position `at[i]` of `rows` in frame row i."""
+    """One variable: position `at[i]` of `rows` in frame row i; where `nullable`, a negative one is null."""
 
     rows: Rows
     at: Indices
+    nullable: bool = False
 
     def column(self, name: str) -> Array:
         """The property in each frame row, taken late."""
-        return self.rows.column(name).take(pa.array(self.at))
+        return self.rows.column(name).take(pa.array(self.at, mask=self.at < 0 if self.nullable else None))
+
+    def take(self, rows: Indices | npt.NDArray[np.bool_]) -> Binding:
+        return Binding(self.rows, self.at[rows], self.nullable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,7 +49,7 @@ class Frame:
 
     def take(self, rows: Indices | npt.NDArray[np.bool_]) -> Frame:
         """The given rows (indices or a mask), in that order."""
-        bound = {v: Binding(b.rows, b.at[rows]) for v, b in self.bound.items()}
+        bound = {v: b.take(rows) for v, b in self.bound.items()}
         length = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
         return Frame(length, bound)
 

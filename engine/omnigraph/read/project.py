@@ -4,28 +4,29 @@ for the rows that stay."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import Agg, Aggregate, Column, Expr, Limit, Order, Param, Project, Prop, ResultColumn, Var
 from omnigraph.read.aggregate import aggregate, codes_of, group
-from omnigraph.read.compute import Array
+from omnigraph.read.compute import Array, nulls
+from omnigraph.read.datum import Evaluate, Longs, as_array, validity
 from omnigraph.read.env import ColumnEnv, FrameEnv
-from omnigraph.read.expr import Evaluate, aggregates_in, as_array, compile_expr
+from omnigraph.read.expr import Compiler
 from omnigraph.read.frame import Binding, Context, Frame
 from omnigraph.read.order import SortKey, first_rows, sort_key, sorted_rows
+from omnigraph.read.ranking import Rrf, is_ranking, make_ranking
+from omnigraph.read.shortest import PATH
 from omnigraph.read.tables import sort_codes
 from omnigraph.read.types import arrow_of, column_type, entity_properties, entity_type
+from omnigraph.read.walk import aggregates_in
 from omnigraph.schema.catalog import Catalog
 
 __all__ = ["Output", "make_output"]
-
-Longs = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,15 +41,32 @@ class _Item:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Key:
+    """An order key. Rows without a value aren't part of a ranking's order."""
+
+    evaluate: Evaluate
+    descending: bool
+    ranking: bool
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """Project or Aggregate with what follows it. `run` gives the result table."""
+    """Project or Aggregate with what follows it. `run` gives the result table.
+
+    Args:
+        keys: what groups; None without an aggregate.
+        fused: the rankings whose value depends on which rows there are: computed before any is dropped.
+        distinct: equal groups come once.
+    """
 
     items: tuple[_Item, ...]
-    keys: tuple[_Item, ...] | None  # None: no aggregate
+    keys: tuple[_Item, ...] | None
     aggregates: tuple[tuple[Agg, str, Evaluate | None], ...]
-    order: tuple[tuple[Expr, Evaluate, bool], ...]
+    order: tuple[_Key, ...]
+    fused: tuple[Rrf, ...]
     ties: tuple[str, ...]
     limit: Limit | None
+    distinct: bool
     schema: pa.Schema
     text: str
 
@@ -56,7 +74,7 @@ class Output:
         skip, stop = self._bounds(ctx)
         if self.keys is None:
             return self._project(ctx, frame, skip, stop)
-        return self._aggregate(ctx, frame, skip, stop)
+        return self._aggregate(ctx, frame, self.keys, skip, stop)
 
     def _bounds(self, ctx: Context) -> tuple[int, int | None]:
         if self.limit is None:
@@ -65,78 +83,81 @@ class Output:
         count = None if self.limit.count is None else _count(self.limit.count, ctx.params, "limit")
         return skip, None if count is None else skip + count
 
-    # ---- rows --------------------------------------------------------------------------------------------------
+    # ---- rows ----
 
     def _project(self, ctx: Context, frame: Frame, skip: int, stop: int | None) -> pa.Table:
-        if self.order and frame.length > 1:
-            frame = self._sort_frame(ctx, frame, stop)
-        if skip or (stop is not None and stop < frame.length):
+        env = FrameEnv(ctx, frame, {item.name: item.evaluate for item in self.items})
+        for ranking in self.fused:
+            env.special(ranking)
+        if self.order and frame.length:
+            env = env.some(self._sorted(env, frame, stop)[skip:])
+        elif skip or (stop is not None and stop < frame.length):
             end = frame.length if stop is None else min(stop, frame.length)
-            frame = frame.take(np.arange(min(skip, end), end))
-        env = FrameEnv(ctx, frame)
-        return self._table([_value(item, env, frame) for item in self.items])
+            env = env.some(np.arange(min(skip, end), end))
+        return self._table([_value(item, env) for item in self.items])
 
-    def _sort_frame(self, ctx: Context, frame: Frame, stop: int | None) -> Frame:
-        env = FrameEnv(ctx, frame)
-        named = {item.name: item for item in self.items}
-        keys = []
-        for expr, evaluate, descending in self.order:
-            if isinstance(expr, Column):
-                evaluate = named[expr.name].evaluate
-            keys.append(sort_key(as_array(evaluate(env), frame.length), descending=descending))
-        rows: Longs | None = None
-        if stop is not None and stop * 4 < frame.length:
-            rows = first_rows(keys[0], stop)
-            frame = frame.take(rows)
-            keys = [_of_rows(key, rows) for key in keys]
-        ties = [_tie(frame.bound[v]) for v in self.ties if v in frame.bound]
-        return frame.take(sorted_rows([*keys, *ties])[:stop])
+    def _sorted(self, env: FrameEnv, frame: Frame, stop: int | None) -> Longs:
+        """The rows in order, those no ranking leaves out; the first `stop` of them."""
+        columns = [as_array(key.evaluate(env), frame.length) for key in self.order]
+        rows: Longs = np.arange(frame.length)
+        for key, column in zip(self.order, columns, strict=True):
+            if key.ranking and column.null_count:
+                rows = rows[validity(column)[rows]]
+        if len(rows) < frame.length:
+            columns = [column.take(pa.array(rows)) for column in columns]
+        keys = [sort_key(c, descending=k.descending) for k, c in zip(self.order, columns, strict=True)]
+        if stop is not None and stop * 4 < len(rows):
+            first = first_rows(keys[0], stop)
+            rows = rows[first]
+            keys = [_of_rows(key, first) for key in keys]
+        bound = (frame.bound[v].take(rows) for v in self.ties if v in frame.bound)
+        ties = [_tie(binding) for binding in bound if binding.rows.table_key != PATH]
+        order: Longs = rows[sorted_rows([*keys, *ties])[:stop]]
+        return order
 
-    # ---- groups ------------------------------------------------------------------------------------------------
+    # ---- groups ----
 
-    def _aggregate(self, ctx: Context, frame: Frame, skip: int, stop: int | None) -> pa.Table:
+    def _aggregate(self, ctx: Context, frame: Frame, keys: tuple[_Item, ...], skip: int, stop: int | None) -> pa.Table:
         env = FrameEnv(ctx, frame)
-        keys = self.keys or ()
-        groups, row_of = group([_key_codes(key, env, frame) for key in keys], frame.length)
+        computed = {key.name: as_array(key.evaluate(env), frame.length) for key in keys if _is_computed(key, frame)}
+        codes = [codes_of(computed[k.name]) if k.name in computed else _key_codes(k, env, frame) for k in keys]
+        groups, row_of = group(codes, frame.length)
         count = len(row_of) if keys else 1
         values: dict[str, Any] = {}
         for agg, name, evaluate in self.aggregates:
-            argument = None if evaluate is None else as_array(evaluate(env), frame.length)
-            codes = None
-            if agg.distinct:
-                codes = _distinct_codes(agg, argument, env, frame)
-            values[name] = aggregate(agg, argument, groups, count, codes, arrow_of(agg.type))
-        heads = frame.take(row_of) if keys else Frame(0)
-        head_env = FrameEnv(ctx, heads)
+            argument, distinct = _argument(agg, evaluate, env, frame)
+            values[name] = aggregate(agg, argument, groups, count, distinct, arrow_of(agg.type))
+        heads = FrameEnv(ctx, frame.take(row_of) if keys else Frame(0))
         for key in keys:
-            values[key.name] = _value(key, head_env, heads)
+            kept = computed.get(key.name)
+            values[key.name] = _value(key, heads) if kept is None else kept.take(pa.array(row_of))
+        by_expr = {key.expr: values[key.name] for key in keys}
         columns = ColumnEnv(ctx, values)
-        out = {}
+        out: dict[str, Array] = {}
         for item in self.items:
-            done = values[item.name] if item.name in values else as_array(item.evaluate(columns), count)
+            done = by_expr.get(item.expr)
+            if done is None:
+                done = as_array(item.evaluate(columns), count) if count else nulls(0, item.type)
             out[item.name] = done
-        if self.order and count > 1:
-            chosen = self._sort_groups(out, heads, keys)[:stop]
-        else:
-            chosen = np.arange(count if stop is None else min(stop, count))
-        if skip or len(chosen) < count or self.order:
-            at = pa.array(chosen[skip:])
+        chosen: Longs = np.arange(count)
+        if self.distinct and count:
+            _, chosen = group([codes_of(_flat(column)) for column in out.values()], count)
+        if self.order and len(chosen) > 1:
+            ties = [values[key.name] for key in keys]
+            chosen = chosen[self._sorted_groups(ctx, out, ties, chosen)]
+        chosen = chosen[skip:stop]
+        if len(chosen) < count or self.order:
+            at = pa.array(chosen)
             return self._table([out[item.name].take(at) for item in self.items])
         return self._table([out[item.name] for item in self.items])
 
-    def _sort_groups(self, out: Mapping[str, Array], heads: Frame, keys: tuple[_Item, ...]) -> Longs:
-        entities = {item.name: item.expr.name for item in (*self.items, *keys) if isinstance(item.expr, Var)}
-        sort: list[SortKey] = []
-        for expr, _, descending in self.order:
-            name = expr.name if isinstance(expr, Column) else ""
-            column = heads.bound[entities[name]].column("id") if name in entities else out[name]
-            sort.append(sort_key(column, descending=descending))
-        for key in keys:
-            if isinstance(key.expr, Var):
-                sort.append(_tie(heads.bound[key.expr.name]))
-            elif not pa.types.is_nested(key.type):
-                sort.append(sort_key(out[key.name] if key.name in out else key_column(key, heads)))
-        return sorted_rows(sort)
+    def _sorted_groups(self, ctx: Context, out: Mapping[str, Array], ties: list[Array], chosen: Longs) -> Longs:
+        at = pa.array(chosen)
+        columns = ColumnEnv(ctx, {name: _flat(column.take(at)) for name, column in out.items()})
+        keys = [sort_key(as_array(k.evaluate(columns), len(chosen)), descending=k.descending) for k in self.order]
+        if self.distinct:
+            ties = list(out.values())
+        return sorted_rows([*keys, *(sort_key(_flat(column.take(at))) for column in ties)])
 
     def _table(self, columns: list[Array]) -> pa.Table:
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
@@ -144,14 +165,6 @@ class Output:
 
     def describe(self) -> str:
         return self.text
-
-
-def key_column(key: _Item, heads: Frame) -> Array:
-    """A grouping value that isn't returned."""
-    expr = key.expr
-    if isinstance(expr, Prop):
-        return heads.bound[expr.var].column(expr.name)
-    raise BadRequest(f"order by the group's key {key.name!r} needs it among the returned columns")
 
 
 def _count(value: int | Param, params: Mapping[str, Any], what: str) -> int:
@@ -167,84 +180,135 @@ def _of_rows(key: SortKey, rows: Longs) -> SortKey:
 
 def _tie(binding: Binding) -> SortKey:
     """By id: through the table's ranks where many rows ask, else by the ids themselves."""
+    if binding.nullable:
+        return sort_key(binding.column("id"))
     if len(binding.at) * 16 > binding.rows.rows:
         return SortKey(binding.rows.id_rank()[binding.at], None)
     return SortKey(sort_codes(binding.column("id")), None)
 
 
-def _value(item: _Item, env: FrameEnv, frame: Frame) -> Array:
+def _flat(column: Array) -> Array:
+    """A whole entity's column as its ids; any other as it is."""
+    return column.field(0) if pa.types.is_struct(column.type) else column
+
+
+def _value(item: _Item, env: FrameEnv) -> Array:
+    frame = env.frame
+    if frame.length == 0:  # nothing is asked, nothing fails
+        return nulls(0, item.type)
     if not item.entity or not isinstance(item.expr, Var):
         return as_array(item.evaluate(env), frame.length)
+    bound = frame.bound[item.expr.name]
     columns = [as_array(env.prop(item.expr.name, name), frame.length) for name in item.entity]
     fields = [item.type.field(i) for i in range(item.type.num_fields)]
     cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, fields, strict=True)]
-    return pa.StructArray.from_arrays(cast, fields=fields)
+    missing = pa.array(bound.at < 0) if bound.nullable else None
+    return pa.StructArray.from_arrays(cast, fields=fields, mask=missing)
+
+
+def _is_computed(key: _Item, frame: Frame) -> bool:
+    """Whether a grouping value is more than an entity or a property, which are grouped by their position."""
+    return frame.length > 0 and not isinstance(key.expr, (Var, Prop))
 
 
 def _key_codes(key: _Item, env: FrameEnv, frame: Frame) -> tuple[Longs, int]:
+    if frame.length == 0:
+        return np.zeros(0, dtype=np.int64), 1
     expr = key.expr
     if isinstance(expr, Var):
         bound = frame.bound[expr.name]
-        return bound.at.astype(np.int64), max(1, bound.rows.rows)
+        return bound.at.astype(np.int64) + 1, bound.rows.rows + 1
     if isinstance(expr, Prop):
         bound = frame.bound[expr.var]
-        flat = not pa.types.is_nested(bound.rows.column(expr.name).type)
-        plain = flat and not pa.types.is_floating(bound.rows.column(expr.name).type)
+        kind = bound.rows.column(expr.name).type
+        plain = not (bound.nullable or pa.types.is_nested(kind) or pa.types.is_floating(kind))
         if plain and len(bound.at) * 4 > bound.rows.rows:
             codes, values = bound.rows.dictionary(expr.name)
             return codes[bound.at].astype(np.int64), max(1, len(values))
     return codes_of(as_array(key.evaluate(env), frame.length))
 
 
-def _distinct_codes(agg: Agg, argument: Array | None, env: FrameEnv, frame: Frame) -> Longs:
-    if isinstance(agg.arg, Var):
-        return frame.bound[agg.arg.name].at.astype(np.int64)
-    if argument is None:
-        return np.arange(frame.length)
-    return codes_of(argument)[0]
+def _argument(agg: Agg, evaluate: Evaluate | None, env: FrameEnv, frame: Frame) -> tuple[Array | None, Longs | None]:
+    """(what is aggregated in each row; None counts rows; a number equal for equal values where `distinct` asks)."""
+    if isinstance(agg.arg, Var) and frame.length:
+        bound = frame.bound[agg.arg.name]
+        return (bound.column("id") if bound.nullable else None), bound.at.astype(np.int64)
+    if evaluate is None or isinstance(agg.arg, Var):
+        return None, np.arange(frame.length)
+    if frame.length == 0:
+        return nulls(0, arrow_of(agg.arg.type)) if agg.arg is not None else None, np.zeros(0, dtype=np.int64)
+    values = as_array(evaluate(env), frame.length)
+    return values, codes_of(values)[0] if agg.distinct else None
 
 
 def make_output(
     catalog: Catalog,
+    compiler: Compiler,
     final: Project | Aggregate,
     order: Order | None,
     limit: Limit | None,
     columns: tuple[ResultColumn, ...],
+    *,
+    distinct: bool = False,
 ) -> Output:
-    """Compile the last operators of a query."""
+    """Compile the last operators of a query.
+
+    Args:
+        compiler: for expressions over the match's variables; aggregates and rankings are added here.
+    """
     named: dict[Agg, str] = {}
     for _, expr in final.columns:
         for agg in aggregates_in(expr):
             named.setdefault(agg, f"#agg{len(named)}")
+    fused: list[Rrf] = []
+
+    def ranking(expr: Expr) -> object:
+        made = make_ranking(expr)
+        fused.extend([made] if isinstance(made, Rrf) else [])
+        return made
+
+    compiler = replace(compiler, aggregates=named, ranking=ranking)
     schema = pa.schema([pa.field(c.name, column_type(catalog, c.type)) for c in columns])
 
     def item(name: str, expr: Expr) -> _Item:
         entity: tuple[str, ...] = ()
         if isinstance(expr, Var) and expr.type.base in ("Node", "Edge"):
             entity = entity_properties(entity_type(catalog, expr.type))
-        kind = column_type(catalog, expr.type)
-        return _Item(name, expr, kind, compile_expr(expr, named), entity)
+        return _Item(name, expr, column_type(catalog, expr.type), compiler(expr), entity)
 
-    grouped = isinstance(final, Aggregate)
-    aggregates = tuple(
-        (agg, name, None if agg.arg is None or isinstance(agg.arg, Var) else compile_expr(agg.arg))
-        for agg, name in named.items()
+    items = tuple(item(n, e) for n, e in final.columns)
+    ranked = {name for name, expr in final.columns if is_ranking(expr)}
+    return Output(
+        items=items,
+        keys=tuple(item(n, e) for n, e in final.keys) if isinstance(final, Aggregate) else None,
+        aggregates=tuple((agg, name, None if agg.arg is None else compiler(agg.arg)) for agg, name in named.items()),
+        order=tuple(
+            _Key(
+                compiler(k.expr),
+                k.descending,
+                is_ranking(k.expr) or (isinstance(k.expr, Column) and k.expr.name in ranked),
+            )
+            for k in (order.keys if order is not None else ())
+        ),
+        fused=tuple(fused),
+        ties=order.ties if order is not None else (),
+        limit=limit,
+        distinct=distinct,
+        schema=schema,
+        text=_described(final, order, limit, distinct=distinct),
     )
+
+
+def _described(final: Project | Aggregate, order: Order | None, limit: Limit | None, *, distinct: bool) -> str:
+    grouped = isinstance(final, Aggregate)
     lines = [f"{'group' if grouped else 'project':7} {', '.join(name for name, _ in final.columns)}"]
     if isinstance(final, Aggregate) and final.keys:
         lines[0] += f"  by {', '.join(name for name, _ in final.keys)}"
+    if distinct:
+        lines.append("distinct rows")
     if order is not None:
         lines.append(f"order   {len(order.keys)} key(s), ties by {', '.join(order.ties) or 'group keys'}")
     if limit is not None:
         shown = [f"${v.name}" if isinstance(v, Param) else str(v) for v in (limit.count, limit.skip)]
         lines.append(f"limit   {shown[0]} after {shown[1]}")
-    return Output(
-        items=tuple(item(n, e) for n, e in final.columns),
-        keys=tuple(item(n, e) for n, e in final.keys) if isinstance(final, Aggregate) else None,
-        aggregates=aggregates,
-        order=tuple((k.expr, compile_expr(k.expr), k.descending) for k in order.keys) if order is not None else (),
-        ties=order.ties if order is not None else (),
-        limit=limit,
-        schema=schema,
-        text="\n".join(lines),
-    )
+    return "\n".join(lines)

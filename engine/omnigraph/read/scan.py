@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
-from omnigraph.read.env import rows_where
-from omnigraph.read.expr import Evaluate, conjuncts
+from omnigraph.read.datum import Evaluate
+from omnigraph.read.env import ColumnEnv, rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.tables import Rows, TableData
+from omnigraph.read.walk import conjuncts
 
 __all__ = ["ScanStep", "pushed_filter"]
 
@@ -108,7 +109,7 @@ class ScanStep:
         table.load(ctx.snapshot, self._needed())
         if self.key is None:
             return Binding(table, self._matching(ctx, table))
-        value = self.key(_Constants(ctx)).as_py()
+        value = self.key(ColumnEnv(ctx, {})).as_py()
         at = table.id_map().position(str(value)) if value is not None else -1
         if at < 0:
             return Binding(table, np.zeros(0, dtype=np.int64))
@@ -135,7 +136,7 @@ class ScanStep:
 
     def _pushed(self, ctx: Context) -> str | None:
         if self.key is not None:
-            value = self.key(_Constants(ctx)).as_py()
+            value = self.key(ColumnEnv(ctx, {})).as_py()
             text = _literal(None if value is None else str(value))
             if text is not None:
                 return f"`id` = {text}"
@@ -151,17 +152,3 @@ class ScanStep:
             how = "filter" if self.where is not None else "all"
         cached = "cached" if table.has(self._needed()) else "not cached"
         return f"scan    {self.text}  {how}, {cached}, columns {', '.join(self._needed())}  ~{self.estimate:.0f} rows"
-
-
-class _Constants:
-    """Literals, parameters and the instant; no rows."""
-
-    def __init__(self, ctx: Context) -> None:
-        self.params = ctx.params
-        self.now = ctx.now
-
-    def prop(self, var: str, name: str) -> Any:
-        raise KeyError(name)
-
-    def computed(self, name: str) -> Any:
-        raise KeyError(name)

@@ -13,24 +13,32 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Mapping
-from typing import Protocol, TypeVar
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.read.compute import Array, Chunked, pc, py_buffer
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.settings import read_settings
 from omnigraph.storage.types import TableRef
 
-__all__ = ["TABLES", "Readable", "Rows", "TableCache", "TableData", "one_array", "sort_codes"]
+__all__ = ["TABLES", "Readable", "Rows", "TableCache", "TableData", "list_keys", "one_array", "sort_codes"]
 
 Codes = npt.NDArray[np.int32]
 T = TypeVar("T")
 
 TIMESTAMP = pa.timestamp("ms", "UTC")
+
+
+class _Sized(Protocol):
+    @property
+    def nbytes(self) -> int: ...
+
+
+Sized = TypeVar("Sized", bound=_Sized)
 
 
 class Readable(Protocol):
@@ -95,11 +103,25 @@ def sort_codes(column: Array) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
         return sort_codes(column.view(pa.int32()))
     if pa.types.is_timestamp(kind):
         return sort_codes(column.view(pa.int64()))
+    if pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind):
+        column = list_keys(column)
     encoded = column.dictionary_encode()
     order = pc.array_sort_indices(encoded.dictionary).to_numpy()
     rank = np.empty(len(order) + 1, dtype=np.int64)
     rank[order] = np.arange(len(order))
     return np.asarray(rank[pc.fill_null(encoded.indices, len(order)).to_numpy(zero_copy_only=False)])
+
+
+def list_keys(column: Array) -> Array:
+    """Binary keys of lists that are equal where the lists are and sort as they do, item by item; null stays null."""
+    flat = column.flatten()
+    _, rank = np.unique(sort_codes(flat), return_inverse=True)
+    rank = np.where(np.asarray(flat.is_valid().to_numpy(zero_copy_only=False)), rank + 1, 0)
+    sizes = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    offsets = np.append(0, np.cumsum(sizes * 4)).astype(np.int32)
+    data = rank.astype(">u4").tobytes()
+    keys = pa.Array.from_buffers(pa.binary(), len(column), [None, py_buffer(offsets), py_buffer(data)])
+    return pc.if_else(column.is_valid(), keys, pa.scalar(None, pa.binary()))
 
 
 class Rows:
@@ -123,6 +145,14 @@ class Rows:
     def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
         self._derived[what, name] = value
         return value
+
+    def derived(self, what: str, name: str, make: Callable[[], Sized]) -> Sized:
+        """What is made of a column once and kept with it."""
+        found = self._derived.get((what, name))
+        if found is not None:
+            return cast("Sized", found)
+        made = make()
+        return self._derive(what, name, made, made.nbytes)
 
     def id_map(self) -> IdMap:
         """Ids → positions."""

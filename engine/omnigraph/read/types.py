@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 
 from omnigraph.errors import Internal
-from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Type
+from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
 
-__all__ = ["arrow_of", "column_type", "entity_properties", "entity_type"]
+__all__ = ["arrow_of", "column_type", "entity_properties", "entity_type", "property_names"]
 
 _SCALARS: dict[str, pa.DataType] = {
     "String": pa.string(),
@@ -42,9 +44,29 @@ def entity_properties(entity: NodeType | EdgeType) -> tuple[str, ...]:
     return (*identity, *shown)
 
 
+def property_names(entity: NodeType | EdgeType) -> frozenset[str]:
+    """Every property, identity and an edge's ends included."""
+    return frozenset(entity.properties) | (frozenset({"id"}) if isinstance(entity, NodeType) else _IDENTITY)
+
+
+_IDENTITY = frozenset({"id", "src", "dst"})
+
+
 def entity_type(catalog: Catalog, type_: Type) -> NodeType | EdgeType:
-    """The catalog's node or edge type of a bound variable."""
-    return catalog.nodes[type_.entity] if type_.base == "Node" else catalog.edges[type_.entity]
+    """The catalog's node or edge type of a bound variable; of an edge over several types what they have in common."""
+    if type_.base == "Node":
+        return catalog.nodes[type_.entity]
+    first, *others = (catalog.edges[name] for name in type_.entity.split("|"))
+    if not others:
+        return first
+    shared = {
+        name: p for name, p in first.properties.items() if all(_same(p.type, o.properties.get(name)) for o in others)
+    }
+    return replace(first, name=type_.entity, properties=shared)
+
+
+def _same(type_: Type, other: Property | None) -> bool:
+    return other is not None and replace(other.type, nullable=False) == replace(type_, nullable=False)
 
 
 def column_type(catalog: Catalog, type_: Type) -> pa.DataType:

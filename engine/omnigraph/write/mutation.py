@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from ulid import ULID
 
@@ -112,6 +113,16 @@ class _Rows:
 
     def computed(self, name: str) -> Array:
         raise Internal(f"a condition of a mutation names the output column {name!r}")
+
+    def entity(self, var: str) -> Any:
+        raise Internal("a search in a mutation")
+
+    def some(self, rows: npt.NDArray[np.int64]) -> _Rows:
+        at: Array = pa.array(rows)
+        return _Rows(self._rows.take(at), self.params, self.now)
+
+    def special(self, what: object) -> Array:
+        raise Internal("a block or a ranking in a mutation")
 
 
 class _Run:
