@@ -20,6 +20,7 @@ __all__ = ["GRAMMAR", "parse_each_query", "parse_queries"]
 
 Children = list[Any]
 _WORD = re.compile(r"[a-z_][A-Za-z0-9_]*")
+_COMMENT = re.compile(r"//[^\n]*|/\*[\s\S]*?\*/")
 
 
 def _name(token: Token) -> Name:
@@ -30,7 +31,8 @@ def _name(token: Token) -> Name:
 def _names_in(token: Token) -> tuple[Name, ...]:
     """The names inside `(knows|likes)` or `<knows>`, each at its own place; `*` has none."""
     base = token.start_pos or 0
-    return tuple(Name(m.group(), (base + m.start(), base + m.end())) for m in _WORD.finditer(token))
+    text = _COMMENT.sub(lambda comment: " " * len(comment.group()), token)
+    return tuple(Name(m.group(), (base + m.start(), base + m.end())) for m in _WORD.finditer(text))
 
 
 def _chain(c: Children) -> ast.Chain:
@@ -86,9 +88,8 @@ class _Callbacks(LiteralCallbacks):
     @staticmethod
     def prop(c: Children) -> ast.PropRef:
         token = c[0]
-        var, _, name = token[1:].partition(".")
-        name = name.strip()
-        return ast.PropRef(var.strip(), Name(name, (token.end_pos - len(name), token.end_pos)), place_of(c))
+        var, name = _WORD.findall(_COMMENT.sub(" ", token))
+        return ast.PropRef(var, Name(name, (token.end_pos - len(name), token.end_pos)), place_of(c))
 
     @staticmethod
     def name(c: Children) -> ast.NameRef:
@@ -163,8 +164,10 @@ class _Callbacks(LiteralCallbacks):
 
     @staticmethod
     def hops(c: Children) -> tuple[str, int, int | None, tuple[int, int]]:
-        low, *high = (read_int(t, t.start_pos) for t in c)
-        return "hops", low, high[0] if high else None, place_of(c)
+        """`{n}` is exactly n hops, `{n,}` has no end."""
+        low, *high = (read_int(t, t.start_pos) for t in c if t.type == "INT")
+        most = high[0] if high else None if len(c) > 1 else low
+        return "hops", low, most, place_of([c[0], *(t for t in c if t.type == "INT")])
 
     @staticmethod
     def hop_filter(c: Children) -> tuple[str, Any]:

@@ -1,33 +1,62 @@
 """From what a `match` says to the order it is done in: filters pushed down, operators ordered. Pure functions.
 
 The order: start at the binding that promises the fewest rows, follow edges from what is bound, semi-join as soon as
-both ends are, filter as soon as everything a filter names is bound; negations come last.
+both ends are, filter as soon as everything a filter names is bound. Negations come after that, then the optional
+blocks, and last the filters and negations over what those bind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
-from omnigraph.query.ir import AntiJoin, Call, Expand, Expr, Filter, Lit, NodeScan, Operator, Param, Prop, SubMatch, Var
+from omnigraph.query.ir import (
+    AntiJoin,
+    Call,
+    Expand,
+    Expr,
+    Filter,
+    Lit,
+    NodeScan,
+    Operator,
+    Optional,
+    Param,
+    Prop,
+    Shortest,
+    SubMatch,
+    Var,
+)
 from omnigraph.schema.catalog import Catalog, NodeType, Type
 
-__all__ = ["Block", "conjunction", "order_operators", "variables_of"]
+__all__ = ["Block", "Nested", "conjunction", "order_operators", "variables_of"]
+
+Step = Expand | Shortest
+_AnyStep = TypeVar("_AnyStep", Expand, Shortest)
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A block inside a block: `outer` are the variables it uses, `binds` those that an `optional` adds."""
+
+    block: Block
+    outer: tuple[str, ...]
+    binds: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Block:
-    """The checked clauses of one `match` or nested block, in written order.
+    """The checked clauses of one `match` or nested block.
 
-    `nodes`: variable → node type, in order of first appearance, of those this block binds. `steps` have their direction
-    as written and no `where` yet.
+    `nodes`: variable → node type, in order of first appearance, of those this block binds itself. `steps` have their
+    direction as written and no `where` yet. `optionals` stand in an order in which each has what it uses.
     """
 
     nodes: Mapping[str, str]
-    steps: tuple[Expand, ...]
+    steps: tuple[Step, ...]
     predicates: tuple[Expr, ...]
-    negations: tuple[tuple[Block, tuple[str, ...]], ...]
+    negations: tuple[Nested, ...]
+    optionals: tuple[Nested, ...] = ()
 
 
 def variables_of(expr: Expr) -> frozenset[str]:
@@ -53,8 +82,9 @@ def conjunction(predicates: Iterable[Expr]) -> Expr | None:
 
 def order_operators(block: Block, catalog: Catalog, bound: frozenset[str] = frozenset()) -> tuple[Operator, ...]:
     """The operators of a block whose frame has `bound` already."""
-    local, waiting = _push_down(block.predicates, bound)
+    local, waiting = _push_down(block)
     steps = list(block.steps)
+    negations = list(block.negations)
     have = set(bound)
     out: list[Operator] = []
 
@@ -63,13 +93,18 @@ def order_operators(block: Block, catalog: Catalog, bound: frozenset[str] = froz
             waiting.remove(predicate)
             out.append(Filter(predicate))
 
+    def negate() -> None:
+        for nested in [n for n in negations if have.issuperset(n.outer)]:
+            negations.remove(nested)
+            out.append(AntiJoin(order_operators(nested.block, catalog, frozenset(have)), nested.outer))
+
     settle()
     while True:
         step = _next_step(steps, have)
         if step is not None:
             steps.remove(step)
             out.append(_place(step, block, have, local))
-            have |= {step.source, step.target} | ({step.edge_var} if step.edge_var else set())
+            have |= _bound_by(step)
             settle()
             continue
         unbound = [v for v in block.nodes if v not in have]
@@ -79,22 +114,29 @@ def order_operators(block: Block, catalog: Catalog, bound: frozenset[str] = froz
         out.append(NodeScan(var, block.nodes[var], conjunction(local.get(var, ()))))
         have.add(var)
         settle()
-    out += [AntiJoin(order_operators(inner, catalog, frozenset(have)), outer) for inner, outer in block.negations]
+    negate()
+    for nested in block.optionals:
+        out.append(Optional(order_operators(nested.block, catalog, frozenset(have)), nested.outer, nested.binds))
+        have |= set(nested.binds)
+        settle()
+    negate()
     return tuple(out)
 
 
-def _push_down(predicates: Iterable[Expr], bound: frozenset[str]) -> tuple[dict[str, list[Expr]], list[Expr]]:
-    """Split conjunctions; give each predicate that touches one variable of this block to that variable."""
+def _push_down(block: Block) -> tuple[dict[str, list[Expr]], list[Expr]]:
+    """Split conjunctions; give each predicate that touches only one variable that a scan or an edge of this block
+    binds to that variable."""
+    places = {*block.nodes, *(s.edge_var for s in block.steps if isinstance(s, Expand))}
     local: dict[str, list[Expr]] = {}
     rest: list[Expr] = []
-    pending = list(predicates)
+    pending = list(reversed(block.predicates))
     while pending:
-        predicate = pending.pop(0)
+        predicate = pending.pop()
         if isinstance(predicate, Call) and predicate.fn == "and":
-            pending[:0] = predicate.args
+            pending += reversed(predicate.args)
             continue
         touched = variables_of(predicate)
-        if len(touched) == 1 and not touched & bound and not _has_block(predicate):
+        if len(touched) == 1 and touched <= places and not _has_block(predicate):
             local.setdefault(next(iter(touched)), []).append(predicate)
         else:
             rest.append(predicate)
@@ -102,35 +144,52 @@ def _push_down(predicates: Iterable[Expr], bound: frozenset[str]) -> tuple[dict[
 
 
 def _has_block(expr: Expr) -> bool:
-    """A nested block is run over the frame, never inside a scan."""
+    """Whether `exists { … }` or `count { … }` is in it: a scan can't answer those."""
     return isinstance(expr, SubMatch) or (isinstance(expr, Call) and any(_has_block(a) for a in expr.args))
 
 
-def _next_step(steps: list[Expand], have: set[str]) -> Expand | None:
-    """A step with both ends bound first (it only removes rows), else the first written one with one end bound."""
+def _next_step(steps: list[Step], have: set[str]) -> Step | None:
+    """A step with both ends bound first (it only removes rows), else the first written one with one end bound; a
+    shortest path is walked from its start."""
     both = (s for s in steps if s.source in have and s.target in have)
-    one = (s for s in steps if s.source in have or s.target in have)
+    one = (s for s in steps if s.source in have or (s.target in have and isinstance(s, Expand)))
     return next(both, None) or next(one, None)
+
+
+def _bound_by(step: Step) -> set[str]:
+    own = step.path if isinstance(step, Shortest) else step.edge_var
+    return {step.source, step.target} | ({own} if own else set())
 
 
 _TURNED: dict[str, Literal["out", "in", "both"]] = {"out": "in", "in": "out", "both": "both"}
 
 
-def _place(step: Expand, block: Block, have: set[str], local: Mapping[str, list[Expr]]) -> Expand:
-    """The step as it is done: turned around where only its far end is bound, with the filters of what it binds."""
-    edge_where = conjunction(local.get(step.edge_var, ())) if step.edge_var else None
-    if step.source not in have:
-        step = replace(
-            step,
-            source=step.target,
-            target=step.source,
-            ways=tuple(replace(way, direction=_TURNED[way.direction]) for way in step.ways),
-            target_node=block.nodes[step.source],
-        )
+def _place(step: Step, block: Block, have: set[str], local: Mapping[str, list[Expr]]) -> Step:
+    """The step as it is done, with the filters of what it binds."""
+    if isinstance(step, Expand):
+        return _with_target(_turned(step, block, have, local), have, local)
+    return _with_target(step, have, local)
+
+
+def _turned(step: Expand, block: Block, have: set[str], local: Mapping[str, list[Expr]]) -> Expand:
+    """Turned around where only its far end is bound."""
+    if step.edge_var:
+        step = replace(step, edge_where=conjunction(local.get(step.edge_var, ())))
+    if step.source in have:
+        return step
+    return replace(
+        step,
+        source=step.target,
+        target=step.source,
+        ways=tuple(replace(way, direction=_TURNED[way.direction]) for way in step.ways),
+        target_node=block.nodes[step.source],
+    )
+
+
+def _with_target(step: _AnyStep, have: set[str], local: Mapping[str, list[Expr]]) -> _AnyStep:
     if step.target in have:
-        return replace(step, target_bound=True, edge_where=edge_where)
-    where = conjunction(local.get(step.target, ()))
-    return replace(step, where=where, edge_where=edge_where)
+        return replace(step, target_bound=True)
+    return replace(step, where=conjunction(local.get(step.target, ())))
 
 
 def _promise(predicates: Iterable[Expr], var: str, node: NodeType) -> int:

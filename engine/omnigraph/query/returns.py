@@ -1,0 +1,90 @@
+"""What a query returns: its columns, their names, and whether they group."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from omnigraph.query import ast
+from omnigraph.query.aggregates import grouped_columns
+from omnigraph.query.expressions import check
+from omnigraph.query.ir import Aggregate, Distinct, Expr, Operator, Project, ResultColumn
+from omnigraph.query.scope import Refused, Scope
+
+__all__ = ["Returned", "check_return"]
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The columns as checked, by name; `failed` are the names of refused ones."""
+
+    columns: tuple[tuple[str, Expr], ...]
+    failed: frozenset[str]
+    grouped: Aggregate | None
+    distinct: bool
+
+    @property
+    def operators(self) -> tuple[Operator, ...]:
+        output: Operator = self.grouped or Project(self.columns)
+        return (output, Distinct()) if self.distinct else (output,)
+
+    @property
+    def result(self) -> tuple[ResultColumn, ...]:
+        return tuple(ResultColumn(name, expr.type) for name, expr in self.columns)
+
+
+def check_return(body: ast.ReadBody, scope: Scope) -> Returned:
+    """The columns of `return { … }`; refusals are noted in the scope, one an item at most."""
+    columns: dict[str, Expr] = {}
+    written: dict[str, ast.Expr] = {}
+    failed: set[str] = set()
+    for item in body.items:
+        name = item.alias.text if item.alias else _default_name(item, scope)
+        with scope.collecting():
+            if name in written:
+                place = item.alias.place if item.alias else item.place
+                raise Refused("T9", f"two columns are named `{name}`", place, "give one a name of its own with `as`")
+            written[name] = item.expr
+            failed.add(name)
+            columns[name] = _column(item, scope, distinct=body.distinct is not None)
+            failed.remove(name)
+    pairs = tuple(columns.items())
+    return Returned(pairs, frozenset(failed), grouped_columns(pairs, written, scope), body.distinct is not None)
+
+
+def _column(item: ast.Item, scope: Scope, *, distinct: bool) -> Expr:
+    with scope.allowing(aggregates=True, rankings=True, searches=False):
+        expr = check(item.expr, scope)
+    if expr.type.base == "Null":
+        raise Refused("T7", "null alone has no type", item.place)
+    if distinct and expr.type.base == "Vector":
+        raise Refused("T33", "vectors are not told apart by `distinct`", item.place, "return the node's id instead")
+    return expr
+
+
+# ---- default names ----
+
+_PIECE = re.compile(
+    r'(?P<text>"(?:[^"\\]|\\.)*")|(?P<gap>(?:\s|//[^\n]*|/\*[\s\S]*?\*/)+)|\$|(?P<word>\w+)|(?P<sign>.)'
+)
+_NO_CALL = frozenset(["and", "or", "not", "contains", "starts_with", "in", "is", "as", "case", "when", "then", "else"])
+
+
+def _default_name(item: ast.Item, scope: Scope) -> str:
+    """`p.name`, `count(p)`, `p.age + 1`: as written, without `$`, comments, and white space that says nothing."""
+    out: list[str] = []
+    gap = False
+    for piece in _PIECE.finditer(scope.source.text, *item.place):
+        if piece["gap"]:
+            gap = True
+        elif piece.group() != "$":
+            out.append(f"{' ' if gap and _apart(out, piece.group()) else ''}{piece.group()}")
+            gap = False
+    return "".join(out)
+
+
+def _apart(before: list[str], piece: str) -> bool:
+    last = before[-1].strip() if before else ""
+    if last in ("", "(", "[", ".") or piece in (")", "]", ",", "."):
+        return False
+    return piece != "(" or not last.isidentifier() or last in _NO_CALL
