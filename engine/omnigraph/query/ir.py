@@ -220,7 +220,8 @@ class Distinct:
 @dataclass(frozen=True, slots=True)
 class OrderKey:
     """`expr` is over output `Column`s (aliases and returned expressions), or over the frame where there is neither
-    `Aggregate` nor `Distinct`. A ranking (`nearest`, `bm25`, `rrf`) drops the rows it doesn't rank."""
+    `Aggregate` nor `Distinct`. A ranking (`nearest`, `bm25`, `rrf`), or the column that returns one, drops the rows it
+    doesn't rank."""
 
     expr: Expr
     descending: bool = False

@@ -122,6 +122,8 @@ class Scope:
             if self.mutation:
                 hint = did_you_mean(name, self.params, "$")
                 raise Refused("T14", f"`${name}` is not a parameter of this query", place, hint)
-            known = [*self.variables, *self.params]
-            raise Refused("T6", f"`${name}` is not bound", place, did_you_mean(name, iter(known), "$"))
+            hint = did_you_mean(name, iter([*self.variables, *self.params]), "$")
+            if name == "_":
+                hint = "`$_` is another one each time; give it a name to use it"
+            raise Refused("T6", f"`${name}` is not bound", place, hint)
         return found

@@ -77,9 +77,12 @@ def check_edges(clauses: Sequence[Clause], nodes: frozenset[str], scope: Scope) 
         try:
             steps.append(_lower(edge, known, scope, bound))
         except Refused as refused:
-            if not {edge.walk.source, edge.walk.target} & scope.failed:
+            if edge.walk.pair is not None:
                 scope.refuse(refused)
-            _give_up(edge.clause, scope)
+                scope.failed |= {edge.var} if edge.var else set()
+            elif not {edge.walk.source, edge.walk.target} & scope.failed:
+                scope.refuse(refused)
+                _give_up(edge.clause, scope)
     ends = {name: type_ for name, type_ in known.items() if name not in before}
     failed = scope.failed
     return Edges(tuple(steps), ends, {name: t for name, t in bound.items() if t.entity and name not in failed})

@@ -142,7 +142,7 @@ class Output:
         chosen: Longs = np.arange(count)
         if self.distinct and count:
             _, chosen = group([codes_of(_flat(column)) for column in out.values()], count)
-        if self.order and len(chosen) > 1:
+        if self.order and len(chosen):
             ties = [values[key.name] for key in keys]
             chosen = chosen[self._sorted_groups(ctx, out, ties, chosen)]
         chosen = chosen[skip:stop]
@@ -154,10 +154,15 @@ class Output:
     def _sorted_groups(self, ctx: Context, out: Mapping[str, Array], ties: list[Array], chosen: Longs) -> Longs:
         at = pa.array(chosen)
         columns = ColumnEnv(ctx, {name: _flat(column.take(at)) for name, column in out.items()})
-        keys = [sort_key(as_array(k.evaluate(columns), len(chosen)), descending=k.descending) for k in self.order]
+        values = [as_array(k.evaluate(columns), len(chosen)) for k in self.order]
         if self.distinct:
             ties = list(out.values())
-        return sorted_rows([*keys, *(sort_key(_flat(column.take(at))) for column in ties)])
+        keys = [sort_key(v, descending=k.descending) for k, v in zip(self.order, values, strict=True)]
+        order: Longs = sorted_rows([*keys, *(sort_key(_flat(column.take(at))) for column in ties)])
+        for key, value in zip(self.order, values, strict=True):
+            if key.ranking and value.null_count:
+                order = order[validity(value)[order]]
+        return order
 
     def _table(self, columns: list[Array]) -> pa.Table:
         cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
