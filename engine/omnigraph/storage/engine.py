@@ -29,8 +29,8 @@ class Engine:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     @staticmethod
-    def of(root: Root) -> Engine:
-        store = Store(root)
+    def of(root: Root, *, read_only: bool = False) -> Engine:
+        store = Store(root, read_only=read_only)
         manifest = Manifest(store)
         return Engine(store, manifest, History(store, manifest), Sidecars(store))
 

@@ -178,6 +178,9 @@ class History:
 
     def _own(self, branch: str) -> lance.LanceDataset:
         """The branch's own commit table; made at the branch's first commit, from its nearest ancestor's."""
+        return _with_every_column(self._own_as_it_is(branch))
+
+    def _own_as_it_is(self, branch: str) -> lance.LanceDataset:
         if lance_branch(branch) is None:
             return self.store.latest(COMMITS)
         own = self.store.latest_or_none(COMMITS, branch)
@@ -283,6 +286,19 @@ def _commit(row: Mapping[str, Any]) -> CommitInfo:
         recovery_kind=row.get("recovery_kind"),
         extra={"recovered_sidecar": sidecar} if sidecar else {},
     )
+
+
+def _with_every_column(dataset: lance.LanceDataset) -> lance.LanceDataset:
+    """Add what the commit table of an older maker lacks; without it an operation couldn't be found again."""
+    lacking = [field for field in COMMITS_SCHEMA if field.name not in dataset.schema.names]
+    if lacking:
+        try:
+            dataset.add_columns(pa.schema(lacking))
+        except (OSError, ValueError, RuntimeError):
+            dataset.checkout_latest()  # another process added them first?
+            if any(field.name not in dataset.schema.names for field in lacking):
+                raise
+    return dataset
 
 
 def compact(dataset: lance.LanceDataset) -> None:

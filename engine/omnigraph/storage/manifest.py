@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -16,9 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Internal, NotFound
-from omnigraph.storage.layout import MAIN, MANIFEST, is_branch_path, lance_branch
+from omnigraph.storage.layout import MANIFEST, is_branch_path, lance_branch
+from omnigraph.storage.lineage import branch_names, parent_of, ref_file
 from omnigraph.storage.store import Store
-from omnigraph.storage.translate import is_missing, lance_errors
+from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
 __all__ = [
@@ -151,15 +152,23 @@ def _commit_of(metadata: str, manifest_version: int) -> CommitInfo:
 # --- rows → state ---------------------------------------------------------------------------------------------------
 
 
-def state_from_rows(branch: str, version: int, rows: pa.Table, base: ManifestState | None = None) -> ManifestState:
+def state_from_rows(
+    branch: str,
+    version: int,
+    rows: pa.Table,
+    base: ManifestState | None = None,
+    *,
+    no_head: Callable[[], CommitInfo | None] = lambda: None,
+) -> ManifestState:
     """The snapshot: per table the version or tombstone published last (then the larger table_version).
 
     Args:
         rows: the columns of `_READ` and `_row_last_updated_at_version`, in any order.
         base: an older state of the same lineage; then `rows` are only those changed since.
+        no_head: finds the head of a graph that has no `graph_head` row (one of the origin's).
 
     Raises:
-        Internal: no `graph_head` row, or two versions of a table in one publish.
+        Internal: no head.
     """
     tables = dict(base.tables) if base else {}
     locations = dict(base.locations) if base else {}
@@ -187,6 +196,8 @@ def state_from_rows(branch: str, version: int, rows: pa.Table, base: ManifestSta
     if heads.num_rows:
         last = heads.slice(heads.num_rows - 1).to_pylist()[0]
         head = _commit_of(last["metadata"], last[_UPDATED])
+    elif head is None or head.schema_hash is None:  # only the origin's commits name no schema
+        head = no_head()
     if head is None:
         raise Internal(
             f"{MANIFEST} of branch {branch!r} names no head commit: it was made by another version of the product "
@@ -228,9 +239,9 @@ class Manifest:
 
     def _is_branch(self, branch: str) -> bool:
         """Whether Lance lists it. A folder isn't enough: a killed creation leaves one, and `..` names main's."""
-        if lance_branch(branch) is None or branch in self._listed:
+        if lance_branch(branch) is None or (branch in self._listed and not self.store.root.is_local):
             return True
-        if not is_branch_path(branch) or self.store.latest_or_none(MANIFEST) is None or branch not in self.branches():
+        if not is_branch_path(branch) or not self.store.files.exists(ref_file(MANIFEST, branch)):
             return False
         self._listed.add(branch)
         return True
@@ -241,8 +252,22 @@ class Manifest:
             listed: dict[str, dict[str, Any]] = self.store.latest(MANIFEST).branches.list()
         return listed
 
+    def names(self) -> set[str]:
+        """The names of every branch but main; one listing, nothing is read."""
+        return branch_names(self.store, MANIFEST)
+
+    def began(self, branch: str, version: int) -> str:
+        """The lineage that holds a version a branch sees: its own, or the ancestor's that it began from."""
+        while lance_branch(branch) is not None:
+            parent, at = parent_of(self.store, MANIFEST, branch)
+            if version >= at:
+                break
+            branch = parent
+        return branch
+
     def exists(self, branch: str) -> bool:
-        return lance_branch(branch) is None or branch in self.branches()
+        name = lance_branch(branch)
+        return name is None or (is_branch_path(name) and self.store.files.exists(ref_file(MANIFEST, name)))
 
     def current(self, branch: str) -> ManifestState:
         return self.read(branch, self.handle(branch))
@@ -259,7 +284,7 @@ class Manifest:
             rows = dataset.scanner(
                 columns=[*_READ, _UPDATED], filter=f"{_UPDATED} > {base.version}" if base else None
             ).to_table()
-        state = state_from_rows(branch, version, rows, base)
+        state = state_from_rows(branch, version, rows, base, no_head=lambda: self._origin_head(branch, version))
         self.learn(state)
         return state
 
@@ -287,27 +312,21 @@ class Manifest:
             return known
         if not 0 <= version < 2**63:
             raise NotFound(f"branch {branch!r} has no version {version}", details={"branch": branch})
-        lineage = branch
-        listed = self.branches() if lance_branch(branch) else {}
-        while lineage in listed and version < listed[lineage]["parent_version"]:
-            lineage = listed[lineage]["parent_branch"] or MAIN
+        lineage = self.began(branch, version)
         try:
-            dataset = lance.dataset(
-                self.store.path(MANIFEST, lineage),
-                version=version,
-                session=self.store.session,
-                storage_options=dict(self.store.root.options) or None,
-            )
-        except (ValueError, OSError) as error:
-            if is_missing(error):
-                raise NotFound(
-                    f"branch {branch!r} has no version {version}", details={"branch": branch, "version": version}
-                ) from error
-            with lance_errors(f"opening {MANIFEST} at version {version}"):
-                raise
+            dataset = self.store.version(MANIFEST, lineage, version)
+        except NotFound as error:
+            raise NotFound(
+                f"branch {branch!r} has no version {version}", details={"branch": branch, "version": version}
+            ) from error
         with lance_errors(f"reading {MANIFEST} at version {version}"):
             rows = dataset.scanner(columns=[*_READ, _UPDATED]).to_table()
-        return state_from_rows(branch, version, rows)
+        return state_from_rows(branch, version, rows, no_head=lambda: self._origin_head(lineage, version))
+
+    def _origin_head(self, branch: str, version: int) -> CommitInfo | None:
+        from omnigraph.storage.origin import head_from_history
+
+        return head_from_history(self.store, self.branches(), branch, version)
 
 
 def overlay(

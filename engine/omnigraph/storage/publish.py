@@ -132,6 +132,10 @@ def publish(
             check(state)
         history.fill_gap(state.head, branch)
         commit = draft.after(state.head, branch, state.version + 1)
+        if commit.schema_hash is None:  # the first write of ours into a graph of the origin
+            from omnigraph.storage.origin import adopt_schema
+
+            commit = replace(commit, schema_hash=adopt_schema(manifest.store, state.tables))
         rows = [
             *(registration_row(key, location) for key, location in registrations.items()),
             *(version_row(ref, manifest.store.path(ref.location, ref.branch)) for ref in refs),

@@ -23,6 +23,6 @@ def scan_table(uri: str, ref: TableRef, columns: Sequence[str]) -> Iterator[pa.R
     Raises:
         NotFound: the pinned version was removed by cleanup.
     """
-    dataset = Store(parse_root(uri)).pinned(ref)
+    dataset = Store(parse_root(uri), read_only=True).pinned(ref)
     with lance_errors(f"reading {ref.table_key}"):
         yield from dataset.scanner(columns=list(columns)).to_batches()

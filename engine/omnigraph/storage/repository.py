@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest, Forbidden, NotFound
+from omnigraph.points import split_point
 from omnigraph.schema.catalog import Catalog
 from omnigraph.storage import branch as branches
 from omnigraph.storage import fragments
@@ -20,6 +21,7 @@ from omnigraph.storage.indices import IndexReport, build_indices
 from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.snapshot import Snapshot
+from omnigraph.storage.travel import commit_at, find_commit, state_of
 from omnigraph.storage.sweep import SweepReport, sweep
 from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableRef
 from omnigraph.storage.uri import parse_root
@@ -67,7 +69,7 @@ class Repository:
         Raises:
             NotFound: no graph there.
         """
-        engine = Engine.of(parse_root(uri))
+        engine = Engine.of(parse_root(uri), read_only=read_only)
         if engine.store.latest_or_none(MANIFEST) is None:
             raise NotFound(
                 f"there is no graph at {engine.store.root.uri}: create one with `omnigraph init --schema FILE "
@@ -97,17 +99,25 @@ class Repository:
             raise BadRequest("a point in history is a version, a commit id or a time")
         if isinstance(at, int):
             return manifest.at(branch, at)
-        return manifest.at(branch, self._commit_at(branch, at).manifest_version)
+        return state_of(self.engine, branch, commit_at(self.engine, branch, at))
 
-    def _commit_at(self, branch: str, at: str | datetime) -> CommitInfo:
-        head = self.head(branch)
-        if isinstance(at, str):
-            return head if at == head.id else self.engine.history.find(branch, at, head)
-        when = at if at.tzinfo else at.replace(tzinfo=UTC)
-        for commit in self.engine.history.commits(branch, head):
-            if commit.created_at <= when:
-                return commit
-        raise NotFound(f"branch {branch!r} has no commit as old as {when.isoformat()}", details={"branch": branch})
+    def point(self, point: str | Snapshot) -> Snapshot:
+        """The state that a text names: a branch, `branch@moment`, or the id of a commit of any branch.
+
+        Raises:
+            NotFound: there is none, or its state went with a deleted branch.
+        """
+        if isinstance(point, Snapshot):
+            return point
+        name, moment = split_point(point)
+        if moment is not None or self.engine.manifest.exists(name):
+            return self.snapshot(name, moment)
+        commit = self.commit_info(name)
+        return Snapshot(self.engine, state_of(self.engine, commit.branch, commit))
+
+    def commit_info(self, commit_id: str) -> CommitInfo:
+        """A commit of any branch. Raises NotFound."""
+        return find_commit(self.engine, commit_id)
 
     def head(self, branch: str = MAIN) -> CommitInfo:
         return self.engine.manifest.current(branch).head
@@ -132,14 +142,18 @@ class Repository:
     # --- writing ---
 
     def create_branch(self, name: str, *, from_: str = MAIN, at: At = None, actor: str | None = None) -> BranchInfo:
-        """Create a branch from a branch, or from a point of its history. `actor` is who asked; it makes no commit."""
+        """Create a branch from a branch, from a point of its history, or from any commit (`from_` is its id then).
+
+        `actor` is who asked; it makes no commit.
+        """
         self._writable()
-        base = self._state(from_, at)
-        listed = self.engine.manifest.branches()
-        lineage = base.branch
-        while lineage in listed and base.version < listed[lineage]["parent_version"]:
-            lineage = listed[lineage]["parent_branch"] or MAIN
-        return branches.create_branch(self.engine, name, base, lineage)
+        base = self.point(from_).state if at is None else self._state(from_, at)
+        return branches.create_branch(self.engine, name, base, self.engine.manifest.began(base.branch, base.version))
+
+    def delete_branch(self, name: str) -> BranchInfo:
+        """Delete a branch and all that no other branch reads; see `branch.delete_branch`."""
+        self._writable()
+        return branches.delete_branch(self.engine, name)
 
     def undo_branch(self, made: BranchInfo) -> bool:
         """Take back a branch just created, unless something was written on it; see `branch.undo_branch`."""

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from omnigraph.errors import BadRequest, Internal, NotFound
+from omnigraph.errors import BadRequest, NotFound
 from omnigraph.schema.catalog import Catalog
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.manifest import ManifestState
@@ -48,13 +48,15 @@ class Snapshot:
 
     @property
     def schema_hash(self) -> str:
-        if self.state.head.schema_hash is None:
-            raise Internal(f"commit {self.state.head.id} names no schema")
-        return self.state.head.schema_hash
+        return self.state.head.schema_hash or self.catalog.hash
 
     @cached_property
     def catalog(self) -> Catalog:
-        return load_catalog(self._engine.store.files, self.schema_hash)
+        if self.state.head.schema_hash is None:
+            from omnigraph.storage.origin import catalog_of
+
+            return catalog_of(self._engine.store, self.state.tables)
+        return load_catalog(self._engine.store.files, self.state.head.schema_hash)
 
     @property
     def tables(self) -> Mapping[str, TableRef]:
@@ -127,6 +129,25 @@ class Snapshot:
             # Lance leaves unknown ids out without a word, and the rest would move up.
             raise NotFound(f"{table_key} lacks {len(ids) - rows.num_rows} of the {len(ids)} row ids asked for")
         return rows
+
+    def blobs(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
+        """The bytes of a Blob column (large_binary), in the order of the row ids; null where there is none.
+
+        Raises:
+            NotFound: a row id isn't in this version.
+        """
+        ids = row_ids if isinstance(row_ids, pa.Array) else pa.array(row_ids, pa.uint64())
+        descriptors = self.take(table_key, ids, [column]).column(column).to_pylist()
+        # The origin writes a null as a descriptor of zeros.
+        wanted = [i for i, d in enumerate(descriptors) if d is not None and any(d.values())]
+        out: list[bytes | None] = [None] * len(ids)
+        if wanted:
+            chosen = [ids[i].as_py() for i in wanted]
+            with lance_errors(f"reading {column} of {table_key}"):
+                found = self.dataset(table_key).read_blobs(column, ids=chosen, preserve_order=True)
+            for i, (_, data) in zip(wanted, found, strict=True):
+                out[i] = data
+        return pa.array(out, pa.large_binary())
 
     def count_rows(self, table_key: str, filter: Filter = None) -> int:
         if filter is None:

@@ -9,8 +9,10 @@ from typing import Any
 import lance
 import pyarrow as pa
 
+from omnigraph.errors import NotFound
 from omnigraph.storage.files import Files, files_of
 from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.relocate import Moved, is_moved
 from omnigraph.storage.translate import is_missing, lance_errors
 from omnigraph.storage.types import TableRef
 from omnigraph.storage.uri import Root
@@ -22,14 +24,20 @@ HANDLES_KEPT = 256
 
 
 class Store:
-    """A root opened: file access, a Lance session, pinned handles. Thread-safe."""
+    """A root opened: file access, a Lance session, pinned handles. Thread-safe.
 
-    def __init__(self, root: Root) -> None:
+    Args:
+        read_only: change nothing, not even the paths that the branches of a moved graph name.
+    """
+
+    def __init__(self, root: Root, *, read_only: bool = False) -> None:
         self.root = root
+        self.read_only = read_only
         self.files: Files = files_of(root)
         self.session = lance.Session()
         self._pinned: OrderedDict[tuple[Any, ...], lance.LanceDataset] = OrderedDict()
         self._lock = threading.Lock()
+        self._moved: Moved | None = None
 
     def path(self, location: str, branch: str | None = None) -> str:
         """A dataset's URI. A branch is opened at its own tree: a handle from checkout_version would write to main."""
@@ -39,16 +47,12 @@ class Store:
     def latest(self, location: str, branch: str | None = None) -> lance.LanceDataset:
         """A fresh handle at the newest version of a lineage, shared with nobody."""
         with lance_errors(f"opening {location}" + (f" on branch {branch}" if lance_branch(branch) else "")):
-            return lance.dataset(
-                self.path(location, branch), session=self.session, storage_options=dict(self.root.options) or None
-            )
+            return self._open(location, branch, None)
 
     def latest_or_none(self, location: str, branch: str | None = None) -> lance.LanceDataset | None:
         """As `latest`, None where there is no such dataset or fork."""
         try:
-            return lance.dataset(
-                self.path(location, branch), session=self.session, storage_options=dict(self.root.options) or None
-            )
+            return self._open(location, branch, None)
         except (ValueError, OSError) as error:
             if is_missing(error):
                 return None
@@ -58,28 +62,27 @@ class Store:
     def version(self, location: str, branch: str | None, version: int) -> lance.LanceDataset:
         """A fresh handle at one version of a lineage."""
         with lance_errors(f"opening {location} at version {version}"):
-            return lance.dataset(
-                self.path(location, branch),
-                version=version,
-                session=self.session,
-                storage_options=dict(self.root.options) or None,
-            )
+            return self._open(location, branch, version)
 
     def pinned(self, ref: TableRef) -> lance.LanceDataset:
-        """A handle at the version a snapshot sees; shared, for reading only."""
+        """A handle at the version a snapshot sees; shared, for reading only.
+
+        Raises:
+            NotFound: cleanup has removed that version.
+        """
         key = (ref.location, ref.branch, ref.version, ref.stamp)
         with self._lock:
             handle = self._pinned.get(key)
             if handle is not None:
                 self._pinned.move_to_end(key)
                 return handle
-        with lance_errors(f"opening {ref.table_key} at version {ref.version} (removed by cleanup?)"):
-            handle = lance.dataset(
-                self.path(ref.location, ref.branch),
-                version=ref.version,
-                session=self.session,
-                storage_options=dict(self.root.options) or None,
-            )
+        try:
+            handle = self._open(ref.location, ref.branch, ref.version)
+        except (ValueError, OSError) as error:
+            if is_missing(error):
+                raise _removed(ref) from error
+            with lance_errors(f"opening {ref.table_key} at version {ref.version}"):
+                raise
         self.remember(ref, handle)
         return handle
 
@@ -89,6 +92,30 @@ class Store:
             self._pinned[(ref.location, ref.branch, ref.version, ref.stamp)] = handle
             while len(self._pinned) > HANDLES_KEPT:
                 self._pinned.popitem(last=False)
+
+    def _open(self, location: str, branch: str | None, version: int | None) -> lance.LanceDataset:
+        handle = self._dataset(self.path(location, branch), version)
+        if lance_branch(branch) is None or not is_moved(self.root, location, handle):
+            return handle
+        with self._lock:
+            self._moved = self._moved or Moved(self.root, self.files, read_only=self.read_only)
+            path = self._moved.settle(location, str(branch), int(handle.version))
+            self.session = lance.Session()  # the old one keeps the manifest as it was
+        return self._dataset(path, int(handle.version) if version is not None or self.read_only else None)
+
+    def _dataset(self, path: str, version: int | None) -> lance.LanceDataset:
+        return lance.dataset(
+            path, version=version, session=self.session, storage_options=dict(self.root.options) or None
+        )
+
+
+def _removed(ref: TableRef) -> NotFound:
+    return NotFound(
+        f"version {ref.version} of {ref.table_key} is gone: cleanup removed it. Read the branch as it is now, or at a "
+        "newer commit",
+        code="version_removed",
+        details={"table_key": ref.table_key, "branch": ref.branch, "version": ref.version},
+    )
 
 
 def create_dataset(store: Store, location: str, data: pa.Table) -> lance.LanceDataset:

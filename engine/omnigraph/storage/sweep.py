@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ulid import ULID
@@ -140,6 +140,7 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
     published = engine.history.find_operation(sidecar.branch, sidecar.operation_id, state.head)
     if published is not None and not (sidecar.marked or published.recovery_kind):
         published = None
+    sidecar = _completed(sidecar, state)
     seen = {t.table_key: observe(engine, state, sidecar, t) for t in sidecar.tables}
     classes = {t.table_key: classify(t, seen[t.table_key]) for t in sidecar.tables}
     decision = decide(
@@ -161,7 +162,8 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
     if decision.action is Action.NOTHING:
         if mode == "forward" and not engine.sidecars.tells_the_dead:
             return _entry(sidecar, outcome="AlreadyPublished", tables=[])  # its writer may be about to delete it
-        commit = published or state.head
+        # A write of the origin left no commit of its own: the recovery's stands for it.
+        commit = published or _publish(engine, sidecar, "RolledForward", [], {})
         return _finish(engine, held, sidecar, commit, "RolledForward", "AlreadyPublished")
     if decision.action is Action.ROLL_BACK:
         if mode == "forward" and (decision.tables or not engine.sidecars.tells_the_dead):
@@ -169,6 +171,18 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
             return None if decision.tables else _entry(sidecar, outcome="NothingMoved", tables=[])
         return roll_back(engine, held, sidecar, decision)
     return _roll_forward(engine, held, sidecar, decision)
+
+
+def _completed(sidecar: Sidecar, state: ManifestState) -> Sidecar:
+    """Sidecars of the origin name no inherited lineage: it is that of the pin which has the expected version."""
+    if sidecar.marked:
+        return sidecar
+    tables = []
+    for table in sidecar.tables:
+        ref = state.tables.get(table.table_key)
+        known = ref is not None and ref.version == table.expected_version
+        tables.append(replace(table, expected_branch=ref.branch) if known and ref is not None else table)
+    return replace(sidecar, tables=tuple(tables))
 
 
 def observe(engine: Engine, state: ManifestState, sidecar: Sidecar, table: SidecarTable) -> Observed:

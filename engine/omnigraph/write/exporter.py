@@ -6,6 +6,7 @@ Lines are put together column by column; no row becomes a Python object but its 
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
@@ -39,7 +40,12 @@ def export(snapshot: Snapshot, types: Iterable[str] | None = None) -> Iterator[s
         ref = snapshot.tables.get(entity.table_key)
         if ref is None or ref.row_count == 0:
             continue
-        for batch in snapshot.scan_batches(entity.table_key):
+        blobs = [p.name for p in entity.properties.values() if p.type.base == "Blob"]
+        columns = [*snapshot.schema(entity.table_key).names, "_rowid"] if blobs else None
+        for batch in snapshot.scan_batches(entity.table_key, columns):
+            for name in blobs:
+                data = snapshot.blobs(entity.table_key, name, batch.column("_rowid"))
+                batch = batch.set_column(batch.schema.get_field_index(name), name, _base64(data))
             yield from _lines(catalog, entity, batch).to_pylist()
 
 
@@ -74,6 +80,11 @@ def _lines(catalog: Catalog, entity: NodeType | EdgeType, rows: pa.RecordBatch) 
     return pc.binary_join_element_wise(*pieces, text("}}"), text(""))
 
 
+def _base64(data: Array) -> Array:
+    """Bytes as the text that a load takes for a Blob."""
+    return pa.array([None if b is None else f"base64:{b64encode(b).decode()}" for b in data.to_pylist()], pa.string())
+
+
 def _end(node: NodeType, ids: Array) -> Array:
     """Ids as the keys that `from` and `to` take: a composite id is a JSON array already."""
     kinds = key_parts(node)
@@ -98,7 +109,7 @@ def json_column(column: Array, kind: Type) -> Array:
         joined = pc.binary_join(inner, ",")
         return pc.binary_join_element_wise(pa.scalar("["), joined, pa.scalar("]"), pa.scalar(""))
     if pa.types.is_floating(column.type):
-        if not pc.all(pc.is_finite(column)).as_py():
+        if not pc.all(pc.is_finite(column), min_count=0).as_py():
             raise BadRequest("a value is NaN or infinite, which JSON can't write: correct it before exporting")
         return column.cast(pa.string())
     if kind.base in NUMBERS or kind.base == "Bool":
