@@ -9,7 +9,7 @@ from omnigraph.query.expressions import check
 from omnigraph.query.ir import Agg, Call, Expr, Lit, Param, Prop, SubMatch
 from omnigraph.query.scope import Refused, Scope
 from omnigraph.query.unify import FLOATS, TEXTS, shown
-from omnigraph.schema.catalog import INTEGERS, Type
+from omnigraph.schema.catalog import INTEGERS, SCALARS, Type
 from omnigraph.schema.literals import Literal, Mismatch, fit
 
 __all__ = ["assigned", "match_value"]
@@ -58,6 +58,8 @@ def assigned(node: ast.Expr, type_: Type, scope: Scope) -> Expr:
         element = Type(type_.base, enum=type_.enum)
         items = tuple(assigned(item, element, scope) for item in node.items)
         return Call("list", items, Type(type_.base, list=True, enum=type_.enum))
+    if isinstance(node, ast.VarRef) and node.name in scope.params:  # a Blob may be given, though it is no value
+        return _fitting(Param(node.name, scope.params[node.name]), type_, node, "T7")
     return _fitting(check(node, scope), type_, node, "T7")
 
 
@@ -101,7 +103,7 @@ def _hint(given: Type, type_: Type) -> str | None:
         return "convert it with to_int(…)"
     if type_.base in FLOATS and given.base in INTEGERS | {"String"}:
         return "convert it with to_float(…)"
-    if type_.base == "String":
+    if type_.base == "String" and given.base in SCALARS:
         return "convert it with to_string(…)"
     return None
 

@@ -20,18 +20,13 @@ from omnigraph.schema.ast import Place
 from omnigraph.schema.catalog import NUMBERS, Type
 from omnigraph.schema.literals import Literal, Mismatch
 
-__all__ = ["check", "check_literal", "has_aggregate", "property_types", "unsupported"]
+__all__ = ["check", "check_literal", "has_aggregate", "property_types"]
 
 MAX_DEPTH = 200
 """Most operations inside one another; a chain of `+` nests to the left."""
 
 _PATHS = frozenset({"length", "nodes", "edges"})
 _TEXT = Type("String")
-
-
-def unsupported(what: str, place: Place) -> Refused:
-    """Part of the language that this version of the compiler doesn't take."""
-    return Refused("Q001", f"{what} is not supported yet", place)
 
 
 def check(node: ast.Expr, scope: Scope) -> Expr:
@@ -127,7 +122,11 @@ def _variable(node: ast.VarRef, scope: Scope) -> Expr:
             raise Refused("T37", f"`${node.name}` is a path, which is no value by itself", node.place, hint)
         return Var(node.name, type_)
     if node.name in scope.params:
-        return Param(node.name, scope.params[node.name])
+        type_ = scope.params[node.name]
+        if type_.base == "Blob":
+            hint = "it can be given to a Blob property of an insert or update"
+            raise Refused("T24", f"`${node.name}` is a Blob, which can't be a value in a query", node.place, hint)
+        return Param(node.name, type_)
     raise _unbound(node.name, node.place, scope)
 
 
@@ -183,7 +182,8 @@ def _bare(node: ast.NameRef, scope: Scope) -> Expr:
         if name in scope.aliases:
             return Column(name, scope.aliases[name])
         known = ", ".join(f"`{alias}`" for alias in scope.aliases)
-        raise Refused("T6", f"no column is named `{name}`", node.place, f"the columns are {known}")
+        hint = did_you_mean(name, scope.aliases) or (f"the columns are {known}" if known else None)
+        raise Refused("T6", f"no column is named `{name}`", node.place, hint)
     if scope.mutation:
         near = f"write `${name}`" if name in scope.params else did_you_mean(name, scope.params, "$")
         raise Refused(

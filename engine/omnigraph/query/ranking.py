@@ -182,6 +182,11 @@ def _string(type_: Type) -> Type:
 
 def _is_constant(expr: Expr) -> bool:
     """The same for every row: over literals and parameters."""
-    if isinstance(expr, Call):
-        return all(_is_constant(argument) for argument in expr.args)
-    return isinstance(expr, (Lit, Param))
+    waiting = [expr]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, Call):
+            waiting += part.args
+        elif not isinstance(part, (Lit, Param)):
+            return False
+    return True
