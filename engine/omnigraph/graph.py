@@ -20,7 +20,7 @@ from omnigraph import read, write
 from omnigraph.errors import BadRequest
 from omnigraph.query import bind_params, compile_query
 from omnigraph.query.ir import CompiledQuery, ResultColumn
-from omnigraph.schema import compile_schema
+from omnigraph.schema import MigrationPlan, compile_schema, ir_of, plan_migration
 from omnigraph.schema.catalog import Catalog
 from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, SweepReport
 
@@ -96,7 +96,12 @@ class Branches:
         return self._repository.branches()
 
     def create(self, name: str, *, from_: str = "main", at: At = None, actor: str | None = None) -> BranchInfo:
-        """A new branch that begins where `from_` stands, or stood `at` a moment.
+        """A new branch that begins where `from_` stands, or stood `at` a moment. No data is copied.
+
+        Args:
+            name: letters, digits, `.`, `-`, `_` and `/`.
+            from_: a branch, a commit id, or a branch at a moment (`main@12`, `main@2026-01-31`).
+            at: the moment, where `from_` is a branch.
 
         Raises:
             Conflict: the name is taken.
@@ -104,6 +109,19 @@ class Branches:
             NotFound: there is no such base.
         """
         return self._repository.create_branch(name, from_=from_, at=at, actor=actor or self._actor)
+
+    def delete(self, name: str) -> BranchInfo:
+        """Delete a branch; its data goes with it, as far as no other branch has merged it.
+
+        Returns:
+            The branch as it was.
+
+        Raises:
+            BadRequest: it is `main`.
+            NotFound: there is no such branch.
+            Conflict: branches that began from it live, or a write on it is running.
+        """
+        return self._repository.delete_branch(name)
 
 
 class Schema:
@@ -121,6 +139,27 @@ class Schema:
     def catalog(self) -> Catalog:
         """Every type, checked and resolved."""
         return self._repository.snapshot().catalog
+
+    def plan(self, schema: str | Path, *, branch: str = "main", allow_data_loss: bool = False) -> MigrationPlan:
+        """What accepting another schema would do, step by step. Nothing is changed.
+
+        Args:
+            schema: the desired `.pg` text, or the path of a file with it.
+            branch: whose schema and rows it is compared with.
+            allow_data_loss: drop for good instead of softly.
+
+        Raises:
+            LanguageError: the schema was refused.
+            NotFound: no such branch.
+        """
+        text, file = _text_and_name(schema, "schema.pg")
+        snapshot = self._repository.snapshot(branch)
+        return plan_migration(
+            ir_of(snapshot.catalog),
+            compile_schema(text, file=file),
+            allow_data_loss=allow_data_loss,
+            populated={key for key, table in snapshot.tables.items() if table.row_count},
+        )
 
 
 class Graph:
@@ -269,6 +308,19 @@ class Graph:
     def commits(self, branch: str = "main", *, limit: int = 50, before: str | None = None) -> list[CommitInfo]:
         """The history of a branch, newest first; `before` is a commit id to go on from."""
         return self._repository.commits(branch, limit, before)
+
+    def commit(self, commit_id: str) -> CommitInfo:
+        """One commit of any branch. Raises NotFound."""
+        return self._repository.commit_info(commit_id)
+
+    def entity(self, type: str, id: str, *, branch: str = "main", at: At = None) -> dict[str, Any] | None:
+        """One node or edge as it is, or was at a moment; None where there is none.
+
+        Args:
+            type: the name of a node or edge type.
+            id: a node's rendered key or an edge's id.
+        """
+        return read.entity(self._repository.snapshot(branch, at), type, id)
 
     def export(self, *, branch: str = "main", at: At = None, types: Sequence[str] | None = None) -> Iterator[str]:
         """The rows of a snapshot as NDJSON lines, nodes before edges; `types` names the types to write."""

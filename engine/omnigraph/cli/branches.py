@@ -1,4 +1,4 @@
-"""`branch create|list` and `commit list`: the lineages of a graph and their history."""
+"""`branch create|list|delete` and `commit list|show`: the lineages of a graph and their history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from omnigraph.cli.output import Output
 
 __all__ = ["register"]
 
-_branch = typer.Typer(name="branch", help="Make and list branches.", no_args_is_help=True)
+_branch = typer.Typer(name="branch", help="Make, list and delete branches.", no_args_is_help=True)
 _commit = typer.Typer(name="commit", help="Show the history.", no_args_is_help=True)
 
 
@@ -24,7 +24,9 @@ def register(app: typer.Typer) -> None:
 def create(
     graph: GraphUri,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new branch; may hold slashes.", show_default=False)],
-    from_: Annotated[str, typer.Option("--from", metavar="BRANCH", help="The branch it begins at.")] = "main",
+    from_: Annotated[
+        str, typer.Option("--from", metavar="POINT", help="Where it begins: a branch, BRANCH@WHEN, or a commit id.")
+    ] = "main",
     at: At = None,
     actor: Actor = None,
     format: Format = "table",
@@ -35,7 +37,7 @@ def create(
     \b
     Examples:
       omnigraph branch create graph.omni draft
-      omnigraph branch create graph.omni fix/names --from draft --at 12
+      omnigraph branch create graph.omni fix/names --from draft@12
     """
     import omnigraph
 
@@ -47,6 +49,27 @@ def create(
         {"name": made.name, "from": from_, "head": made.head.id},
     )
     out.hint(f"omnigraph load {graph} DATA.ndjson --branch {made.name}")
+
+
+@_branch.command("delete")
+def delete(
+    graph: GraphUri,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The branch.", show_default=False)],
+    format: Format = "table",
+    quiet: Quiet = False,
+) -> None:
+    """Delete a branch. What others have merged of it stays theirs.
+
+    \b
+    Examples:
+      omnigraph branch delete graph.omni draft
+    """
+    import omnigraph
+
+    gone = omnigraph.open(graph).branches.delete(name)
+    Output(format, quiet).report(
+        f"deleted branch {gone.name}, which was at commit {gone.head.id}", {"name": gone.name, "head": gone.head.id}
+    )
 
 
 @_branch.command("list")
@@ -116,3 +139,34 @@ def list_commits(
         ],
         narrow=("id", "manifest_version", "created_at", "actor"),
     )
+
+
+@_commit.command("show")
+def show_commit(
+    graph: GraphUri,
+    commit: Annotated[str, typer.Argument(metavar="COMMIT", help="The commit's id.", show_default=False)],
+    format: Format = "table",
+    quiet: Quiet = False,
+) -> None:
+    """Show one commit of any branch.
+
+    \b
+    Examples:
+      omnigraph commit show graph.omni 01J9ZC4T5E8QK3W7R2N6M1XV00
+    """
+    import omnigraph
+
+    found = omnigraph.open(graph, read_only=True).commit(commit)
+    data = {
+        "id": found.id,
+        "branch": found.branch,
+        "manifest_version": found.manifest_version,
+        "created_at": found.created_at,
+        "actor": found.actor,
+        "parents": list(found.parents),
+        "operation_id": found.operation_id,
+        "schema_hash": found.schema_hash,
+        "recovery_kind": found.recovery_kind,
+    }
+    lines = [f"{name}: {' '.join(v) if isinstance(v, list) else v}" for name, v in data.items() if v]
+    Output(format, quiet).report("\n".join(lines), data)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
 from omnigraph.cli.exits import UsageError
+from omnigraph.points import parse_moment
 
 __all__ = [
     "Actor",
@@ -81,14 +82,7 @@ def parse_at(text: str | None) -> int | str | datetime | None:
     """The `--at` option: digits are a manifest version, an ISO date or time a moment, anything else a commit id."""
     if text is None:
         return None
-    # A ULID may be all digits too, but has 26 of them.
-    if text.isdecimal() and len(text) < 20:
-        return int(text)
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return text
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return parse_moment(text)
 
 
 def query_source(file: str | None, inline: str | None) -> str | Path:

@@ -1,17 +1,30 @@
-"""Graph branches: Lance branches of `__manifest` (01 §1.7)."""
+"""Graph branches: Lance branches of `__manifest` (01 §1.7).
+
+The manifest's record decides whether a branch lives. What else a branch has (its forks of tables, its history table) is
+reclaimed when it is deleted, as far as nobody is using it, and at the latest before its name is used again.
+"""
 
 from __future__ import annotations
 
-from omnigraph.errors import Conflict, Internal, NotFound
+import logging
+
+from omnigraph.errors import BadRequest, Conflict, Internal, NotFound, OmniGraphError
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import drop_lineage, fork_lock
-from omnigraph.storage.layout import COMMITS, MAIN, MANIFEST, check_branch_name
+from omnigraph.storage.layout import COMMITS, MAIN, MANIFEST, check_branch_name, lance_branch
+from omnigraph.storage.lineage import branch_names, parent_of
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.steps import Step, reach
+from omnigraph.storage.sweep import sweep
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import BranchInfo
 
-__all__ = ["create_branch", "list_branches", "undo_branch"]
+__all__ = ["create_branch", "delete_branch", "list_branches", "undo_branch"]
+
+log = logging.getLogger(__name__)
+
+WAIT_SECONDS = 5.0
+"""How long a deletion waits for the first writes of other branches to be published."""
 
 
 def list_branches(engine: Engine) -> list[BranchInfo]:
@@ -27,6 +40,9 @@ def list_branches(engine: Engine) -> list[BranchInfo]:
     return out
 
 
+# --- create ---------------------------------------------------------------------------------------------------------
+
+
 def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) -> BranchInfo:
     """Create a branch that sees what `base` sees. One atomic step: the branch of `__manifest`.
 
@@ -34,23 +50,22 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
         lineage: the branch whose manifest holds `base.version`.
 
     Raises:
-        BadRequest: the name can't be used. Conflict: it is taken, or collides with a nested one.
+        BadRequest: the name can't be used.
+        Conflict: it is taken, collides with a nested one, or what a deleted branch of this name left can't be removed.
         NotFound: a table version that `base` sees was removed meanwhile.
     """
     check_branch_name(name)
-    listed = engine.manifest.branches()
-    if name in listed:
-        raise _taken(engine, name, name)
-    for other in listed:
-        if other.startswith(f"{name}/") or name.startswith(f"{other}/"):
+    taken = engine.manifest.names()
+    for other in (name, *_nested(name, taken)):
+        if other in taken:
             raise _taken(engine, name, other)
-    _clear_leftovers(engine, name)
+    _clear_leftovers(engine, name, base)
     with fork_lock(engine.store, exclusive=False), lance_errors(f"creating branch {name}"):
         source = engine.store.version(MANIFEST, lineage, base.version)
         try:
             source.create_branch(name, source.version)
         except OSError as error:
-            if name in engine.manifest.branches():
+            if engine.manifest.exists(name):
                 raise _taken(engine, name, name) from error
             raise
     reach(Step.BRANCH_CREATED)
@@ -59,6 +74,8 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
         state = engine.manifest.current(name)
         for ref in state.tables.values():  # a cleanup may have run between: then the branch would be broken
             engine.store.version(ref.location, ref.branch, ref.version)
+        if not engine.manifest.exists(lineage):
+            raise NotFound(f"branch {lineage!r} was deleted while {name!r} was made from it", details={"branch": name})
     except NotFound:
         engine.store.latest(MANIFEST).branches.delete(name)
         engine.manifest.forget(name)
@@ -68,24 +85,137 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
     return BranchInfo(name, state.head, lineage, base.version)
 
 
-def _clear_leftovers(engine: Engine, name: str) -> None:
+def _nested(name: str, others: set[str]) -> list[str]:
+    """Branches that can't live beside this one, as in git: one's name is a folder of the other's."""
+    return sorted(o for o in others if o.startswith(f"{name}/") or name.startswith(f"{o}/"))
+
+
+def _taken(engine: Engine, name: str, other: str) -> Conflict:
+    message = (
+        f"branch {name!r} exists already"
+        if name == other
+        else (f"branches {name!r} and {other!r} can't both live: one's name is a folder of the other's")
+    )
+    return Conflict(f"{message} in {engine.store.root.uri}", code="branch_exists", details={"branch": name})
+
+
+def _clear_leftovers(engine: Engine, name: str, base: ManifestState) -> None:
     """Remove what a deleted branch of this name, or a creation that was killed, has left."""
-    left = [location for location in (COMMITS, MANIFEST) if engine.store.latest_or_none(location, name) is not None]
-    if not left:
+    if not _leftovers(engine, name, base):
         return
-    with fork_lock(engine.store, exclusive=True) as held:
+    sweep(engine, "forward", branch=name)  # writes that died on the deleted branch: they can't be published any more
+    with fork_lock(engine.store, exclusive=True, wait=WAIT_SECONDS) as held:
         if not held and engine.sidecars.tells_the_dead:
-            error = Conflict(
-                f"branch {name!r} left files behind; they are cleared when no branch gets its first write: retry",
-                code="branch_busy",
-                details={"branch": name},
-            )
-            error.retryable = True
-            raise error
-        if name in engine.manifest.branches():
+            raise _busy(name, "left files behind; they are cleared when no branch gets its first write: retry")
+        if engine.manifest.exists(name):
             raise _taken(engine, name, name)
-        for location in left:
-            drop_lineage(engine.store, location, name)
+        for location, other in _leftovers(engine, name, base):
+            if _named(engine, other):
+                raise _busy(name, f"left files behind that an interrupted write on {other!r} names: run "
+                            f"`omnigraph recover {engine.store.root.uri}` first")  # fmt: skip
+            _drop(engine, location, other)
+
+
+def _leftovers(engine: Engine, name: str, base: ManifestState) -> list[tuple[str, str]]:
+    """(location, branch) of everything that stands where the branch, or a fork of it, would go."""
+    out = []
+    for location in _locations(engine, base):
+        names = branch_names(engine.store, location)
+        if location == MANIFEST:
+            names -= engine.manifest.names()
+        out += [(location, other) for other in _nested(name, names) if not engine.manifest.exists(other)]
+        if name in names or engine.store.latest_or_none(location, name) is not None:
+            out.append((location, name))
+    return out
+
+
+def _locations(engine: Engine, state: ManifestState) -> list[str]:
+    """The datasets that a branch can have a lineage of: `__manifest` last, so that a killed reclaim is taken up."""
+    tables = {*state.locations.values(), *engine.manifest.current(MAIN).locations.values()}
+    return [*sorted(tables), COMMITS, MANIFEST]
+
+
+# --- delete ---------------------------------------------------------------------------------------------------------
+
+
+def delete_branch(engine: Engine, name: str) -> BranchInfo:
+    """Delete a branch at once; what it holds in files goes as far as nobody uses it, the rest with its name's next use.
+
+    Returns:
+        The branch as it was.
+
+    Raises:
+        BadRequest: it is `main`.
+        NotFound: there is no such branch.
+        Conflict: branches that began from it live, or a write on it is running.
+    """
+    if lance_branch(name) is None or name.startswith("__"):
+        raise BadRequest(f"branch {name!r} can't be deleted", details={"branch": name})
+    with fork_lock(engine.store, exclusive=True, wait=WAIT_SECONDS) as held:
+        if not held and engine.sidecars.tells_the_dead:
+            raise _busy(name, "can't be deleted while branches get their first writes: retry")
+        state = engine.manifest.current(name)
+        listed = engine.manifest.branches()
+        children = sorted(n for n, record in listed.items() if record["parent_branch"] == name)
+        if children:
+            raise Conflict(
+                f"branch {name!r} can't be deleted: {', '.join(children)} began from it; delete those first",
+                code="branch_has_descendants",
+                details={"branch": name, "descendants": children},
+            )
+        if _in_use(engine, name):
+            raise _busy(name, "can't be deleted while a write on it runs: wait for it, or run "
+                        f"`omnigraph recover {engine.store.root.uri}` if none does")  # fmt: skip
+        record = listed.get(name) or {}
+        with lance_errors(f"deleting branch {name}"):
+            engine.store.latest(MANIFEST).branches.delete(name)
+        reach(Step.BRANCH_DELETED)
+        engine.manifest.forget(name)
+        _reclaim(engine, name, state)
+    return BranchInfo(name, state.head, record.get("parent_branch") or MAIN, record.get("parent_version"))
+
+
+def _in_use(engine: Engine, name: str) -> bool:
+    """Whether a write on the branch lives, or may live where nothing tells."""
+    for sidecar_name in engine.sidecars.names():
+        sidecar = engine.sidecars.read(sidecar_name)
+        if sidecar is not None and sidecar.branch == name and engine.sidecars.alive(sidecar_name) is not False:
+            return True
+    return False
+
+
+def _named(engine: Engine, branch: str) -> bool:
+    """Whether a sidecar names the branch."""
+    read = (engine.sidecars.read(n) for n in engine.sidecars.names())
+    return any(sidecar is not None and sidecar.branch == branch for sidecar in read)
+
+
+def _reclaim(engine: Engine, name: str, state: ManifestState) -> None:
+    """The branch is gone. A failure here costs space only: the next use of the name tries again."""
+    try:
+        sweep(engine, "forward", branch=name)
+        for location in _locations(engine, state):
+            if engine.store.latest_or_none(location, name) is not None:
+                _drop(engine, location, name)
+    except OmniGraphError as error:
+        log.warning("branch %s is deleted; files of it stay until its name is used again: %s", name, error.message)
+
+
+def _drop(engine: Engine, location: str, branch: str) -> None:
+    """Delete a dataset's branch of a dead graph branch; first those that grew from it, which are dead too."""
+    for other in sorted(branch_names(engine.store, location)):
+        if parent_of(engine.store, location, other)[0] == branch:
+            if engine.manifest.exists(other):
+                raise Internal(f"the living branch {other!r} reads {location} of the deleted branch {branch!r}")
+            _drop(engine, location, other)
+    drop_lineage(engine.store, location, branch)
+    reach(Step.BRANCH_RECLAIMED)
+
+
+def _busy(name: str, why: str) -> Conflict:
+    error = Conflict(f"branch {name!r} {why}", code="branch_busy", details={"branch": name})
+    error.retryable = True
+    return error
 
 
 def undo_branch(engine: Engine, made: BranchInfo) -> bool:
@@ -102,12 +232,3 @@ def undo_branch(engine: Engine, made: BranchInfo) -> bool:
             engine.store.latest(MANIFEST).branches.delete(made.name)
         engine.manifest.forget(made.name)
         return True
-
-
-def _taken(engine: Engine, name: str, other: str) -> Conflict:
-    message = (
-        f"branch {name!r} exists already"
-        if name == other
-        else (f"branches {name!r} and {other!r} can't both live: one's name is a folder of the other's")
-    )
-    return Conflict(f"{message} in {engine.store.root.uri}", code="branch_exists", details={"branch": name})

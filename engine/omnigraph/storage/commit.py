@@ -127,6 +127,8 @@ class _Write:
         reach(Step.TABLE_STAGED)
         held = self.engine.sidecars.write(self.sidecar)  # A
         try:
+            if self.lineage is not None:
+                self._check_branch()
             for ref in forking:
                 parts = (self.engine.store, self.engine.manifest, self.engine.sidecars)
                 clear_orphan(*parts, ref, self.branch, self.sidecar.name)
@@ -144,6 +146,14 @@ class _Write:
             raise
         self._tidy(held, done)  # D
         return done
+
+    def _check_branch(self) -> None:
+        """The branch may have been deleted, and even made anew, before the sidecar could say that it is in use."""
+        state = self.engine.manifest.current(self.branch)
+        for key, ref in self.refs.items():
+            now = state.tables.get(key)
+            if now is None or (now.branch, now.version, now.stamp) != (ref.branch, ref.version, ref.stamp):
+                raise ExpectedVersionMismatch(key, [ref.branch, ref.version], list(pin_of(now) or ()))
 
     def _stage(self, change: TableChange) -> Any:
         ref = self.refs[change.table_key]
@@ -219,6 +229,9 @@ class _Write:
         """Undo what moved and settle our sidecar; if even that fails, leave it to a sweep and say so."""
         try:
             engine = self.engine
+            if not engine.manifest.exists(self.branch):
+                held.remove()  # the branch is gone, and with it everything this write could have changed
+                return
             state = engine.manifest.current(self.branch)
             # A commit may have landed though its answer was lost: ask the table, not only our memory.
             moved = tuple(

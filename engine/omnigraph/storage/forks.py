@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -29,8 +30,12 @@ __all__ = ["clear_orphan", "delete_fork", "drop_lineage", "ensure_fork", "fork_l
 
 
 @contextmanager
-def fork_lock(store: Store, *, exclusive: bool) -> Iterator[bool]:
-    """Hold the lock of all forks. Yields False where it can't be had: while writers hold it, or on a store."""
+def fork_lock(store: Store, *, exclusive: bool, wait: float = 0) -> Iterator[bool]:
+    """Hold the lock of all forks. Yields False where it can't be had: while writers hold it, or on a store.
+
+    Args:
+        wait: seconds to try again for, if it is exclusive.
+    """
     if not isinstance(store.files, LocalFiles):
         yield not exclusive
         return
@@ -39,14 +44,22 @@ def fork_lock(store: Store, *, exclusive: bool) -> Iterator[bool]:
         os.makedirs(folder, exist_ok=True)
         handle = os.open(os.path.join(folder, ".forks.lock"), os.O_CREAT | os.O_RDWR, 0o666)
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
-            held = True
-        except BlockingIOError:
-            held = False
+        until = time.monotonic() + wait
+        held = _lock(handle, exclusive)
+        while not held and time.monotonic() < until:
+            time.sleep(0.02)
+            held = _lock(handle, exclusive)
         yield held
     finally:
         os.close(handle)
+
+
+def _lock(handle: int, exclusive: bool) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def drop_lineage(store: Store, location: str, branch: str) -> None:

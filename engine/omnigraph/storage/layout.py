@@ -79,7 +79,7 @@ def check_branch_name(name: str) -> None:
     ok = (
         0 < len(name) <= 200
         and name != MAIN
-        and not name.startswith("__")
+        and not name.startswith(("__", "."))
         and ".." not in name
         and not name.endswith(".lock")
         and is_branch_path(name)
@@ -87,5 +87,5 @@ def check_branch_name(name: str) -> None:
     if not ok:
         raise BadRequest(
             f"{name!r} can't be a branch's name: use letters, digits, '.', '-', '_' and '/', at most 200 characters, "
-            "not 'main', not beginning with '__'"
+            "not 'main', not beginning with '__' or '.'"
         )

@@ -21,8 +21,8 @@ from omnigraph.storage.indices import IndexReport, build_indices
 from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.snapshot import Snapshot
-from omnigraph.storage.travel import commit_at, find_commit, state_of
 from omnigraph.storage.sweep import SweepReport, sweep
+from omnigraph.storage.travel import commit_at, find_commit, state_of
 from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableRef
 from omnigraph.storage.uri import parse_root
 

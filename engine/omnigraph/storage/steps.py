@@ -38,6 +38,8 @@ class Step(StrEnum):
     RECOVERY_PUBLISHED = "recovery.published"
     RECOVERY_AUDITED = "recovery.audited"
     BRANCH_CREATED = "branch.created"
+    BRANCH_DELETED = "branch.deleted"
+    BRANCH_RECLAIMED = "branch.reclaimed"
 
 
 _KILL_AT = os.environ.get("OMNIGRAPH_TEST_KILL_AT", "")

@@ -138,3 +138,15 @@ def test_verify_recover_indices_schema_explain(graph: Path, files: Path, command
     plan = command("explain", graph, files / "queries.gq", "-n", "known_by", "-p", '{"name": "Ada"}')
     assert plan.code == 0, plan.err
     assert "Person" in plan.out
+
+
+def test_branches_begin_anywhere_and_end(graph: Path, command) -> None:
+    head = command("commit", "list", graph, "-f", "json").json()[0]["id"]
+    assert command("branch", "create", graph, "fix/names", "--from", head).code == 0
+    assert head in command("commit", "show", graph, head).out
+    assert command("commit", "show", graph, head, "-f", "json").json()["branch"] == "main"
+    assert command("branch", "create", graph, "child", "--from", "fix/names@1").code == 0
+    assert command("branch", "delete", graph, "fix/names").code == 0
+    assert command("branch", "delete", graph, "fix/names").code == 1
+    assert command("branch", "delete", graph, "main").code == 1
+    assert command("branch", "delete", graph, "child", "-f", "json").json()["name"] == "child"

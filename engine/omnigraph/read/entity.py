@@ -1,0 +1,43 @@
+"""Single rows as Python values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from omnigraph.errors import BadRequest, NotFound
+from omnigraph.storage import Snapshot
+from omnigraph.storage.layout import quoted
+
+__all__ = ["entity", "plain_rows"]
+
+
+def entity(snapshot: Snapshot, type: str, id: str) -> dict[str, Any] | None:
+    """The node or edge of this id, without its blobs; None where there is none.
+
+    Raises:
+        NotFound: no such type.
+        BadRequest: the id is stored more than once (graphs of other makers).
+    """
+    found = snapshot.catalog.nodes.get(type) or snapshot.catalog.edge(type)
+    if found is None:
+        raise NotFound(f"type {type!r} isn't declared", details={"type": type})
+    blobs = {p.name for p in found.properties.values() if p.type.base == "Blob"}
+    columns = [name for name in snapshot.schema(found.table_key).names if name not in blobs]
+    rows = plain_rows(snapshot.scan(found.table_key, columns, filter=f"id = {quoted(id)}"))
+    if len(rows) > 1:
+        raise BadRequest(f"{type} {id!r} is stored {len(rows)} times: run verify", code="duplicate_id")
+    return rows[0] if rows else None
+
+
+def plain_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    """Rows as Python values; DateTimes, stored as date64, with their time of day and in UTC."""
+    columns = []
+    for column in rows.columns:
+        if pa.types.is_date64(column.type):
+            milliseconds = pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
+            column = milliseconds.cast(pa.timestamp("ms", "UTC"))
+        columns.append(column)
+    out: list[dict[str, Any]] = pa.table(columns, names=rows.schema.names).to_pylist()
+    return out
