@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Unavailable,
     )
     from omnigraph.graph import Graph, QueryResult, Recovery
+    from omnigraph.query.lint import LintReport, QueryReport
     from omnigraph.schema.catalog import Catalog
     from omnigraph.write.mapping import Mapping
 
@@ -43,10 +44,12 @@ __all__ = [
     "Graph",
     "Internal",
     "LanguageError",
+    "LintReport",
     "Mapping",
     "MergeConflicts",
     "NotFound",
     "OmniGraphError",
+    "QueryReport",
     "QueryResult",
     "RecoveryPending",
     "RowLevelCasContention",
@@ -54,11 +57,14 @@ __all__ = [
     "Unavailable",
     "__version__",
     "init",
+    "lint",
     "open",
 ]
 
-_HOMES = {"Catalog": "omnigraph.schema.catalog", "Mapping": "omnigraph.write.mapping"} | dict.fromkeys(
-    ("Graph", "QueryResult"), "omnigraph.graph"
+_HOMES = (
+    {"Catalog": "omnigraph.schema.catalog", "Mapping": "omnigraph.write.mapping"}
+    | dict.fromkeys(("Graph", "QueryResult"), "omnigraph.graph")
+    | dict.fromkeys(("LintReport", "QueryReport"), "omnigraph.query.lint")
 )
 
 
@@ -74,6 +80,28 @@ def open(uri: str | Path, *, read_only: bool = False, actor: str | None = None, 
     from omnigraph.graph import Graph
 
     return Graph.open(uri, read_only=read_only, actor=actor, recovery=recovery)
+
+
+def lint(text: str | Path, *, schema: str | Path) -> LintReport:
+    """Check a `.gq` text against a `.pg` text without running anything.
+
+    Args:
+        text: the queries; a path is read, and named in messages.
+        schema: the schema; likewise.
+
+    Raises:
+        LanguageError: the schema was refused. What is wrong with a query stands in the report.
+    """
+    from omnigraph.query.lint import lint_queries
+    from omnigraph.schema import compile_schema
+
+    (queries, file), (declared, schema_file) = _text_and_name(text, "<query>"), _text_and_name(schema, "schema.pg")
+    return lint_queries(queries, compile_schema(declared, file=schema_file), file=file)
+
+
+def _text_and_name(source: str | Path, default: str) -> tuple[str, str]:
+    """The text of a source and the file name for messages about it."""
+    return (source, default) if isinstance(source, str) else (source.read_text(encoding="utf-8"), str(source))
 
 
 def __getattr__(name: str) -> Any:

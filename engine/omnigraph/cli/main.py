@@ -35,7 +35,8 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 conflict, 4 precondition, 5 recovery pen
 # Which module registers which commands: the order of the help.
 _MODULES = {
     "graphs": ("init", "load", "export", "snapshot", "version"),
-    "queries": ("query", "mutate", "explain", "lint"),
+    "queries": ("query", "mutate", "explain"),
+    "lint": ("lint",),
     "branches": ("branch", "commit"),
     "schemas": ("schema",),
     "maintenance": ("recover", "verify", "ensure-indices"),

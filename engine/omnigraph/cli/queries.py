@@ -1,8 +1,7 @@
-"""`query`, `mutate`, `explain`, `lint`: texts in the query language."""
+"""`query`, `mutate`, `explain`: texts in the query language."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,7 +20,6 @@ from omnigraph.cli.options import (
     parse_at,
     parse_params,
     query_source,
-    read_text,
 )
 from omnigraph.cli.output import Output, write_pieces
 
@@ -32,7 +30,6 @@ def register(app: typer.Typer) -> None:
     app.command("query")(query)
     app.command("mutate")(mutate)
     app.command("explain")(explain)
-    app.command("lint")(lint)
 
 
 def query(
@@ -120,64 +117,6 @@ def explain(
     source, values = query_source(file, inline), parse_params(params)
     plan = omnigraph.open(graph, read_only=True).explain(source, values, name=name, branch=branch, at=parse_at(at))
     print(plan.rstrip("\n"))
-
-
-def lint(
-    files: Annotated[
-        list[Path] | None, typer.Argument(metavar="FILE.gq", help="Query files to check.", show_default=False)
-    ] = None,
-    schema: Annotated[
-        Path | None, typer.Option("--schema", "-s", metavar="FILE", help="The .pg schema to check, and check against.")
-    ] = None,
-    graph: Annotated[
-        str | None, typer.Option("--graph", "-g", metavar="GRAPH", help="Check against this graph's schema instead.")
-    ] = None,
-    branch: Branch = "main",
-    quiet: Quiet = False,
-) -> None:
-    """Check a schema and queries without running anything; every finding names file, line and column.
-
-    \b
-    Examples:
-      omnigraph lint --schema schema.pg
-      omnigraph lint queries.gq reports.gq --schema schema.pg
-      omnigraph lint queries.gq --graph graph.omni
-    """
-    import omnigraph
-    from omnigraph.cli.exits import FAILURE, UsageError
-    from omnigraph.errors import LanguageError, render_diagnostic
-    from omnigraph.query import compile_queries
-    from omnigraph.schema import compile_schema
-
-    if (schema is None) == (graph is None):
-        raise UsageError("give --schema FILE or --graph GRAPH, exactly one of the two")
-    if schema is not None:
-        catalog = compile_schema(read_text(str(schema)), file=str(schema))
-    else:
-        catalog = omnigraph.open(str(graph), read_only=True).snapshot(branch).catalog
-    out = Output("table", quiet)
-    failed = False
-    for file in files or []:
-        text = read_text(str(file))
-        try:
-            compiled = compile_queries(text, catalog, file=str(file))
-        except LanguageError as error:
-            out_error(error.message)
-            failed = True
-            continue
-        for one in compiled.values():
-            for warning in one.warnings:
-                out.note(render_diagnostic(warning, text, str(file)))
-        print(f"{file}: {len(compiled)} quer{'y' if len(compiled) == 1 else 'ies'} fine")
-    if schema is not None and not files:
-        print(f"{schema}: {len(catalog.nodes)} node and {len(catalog.edges)} edge types fine")
-    if failed:
-        raise typer.Exit(FAILURE)
-
-
-def out_error(text: str) -> None:
-    """A finding that makes the command fail, on standard error."""
-    typer.echo(text, err=True)
 
 
 def _count(number: int, word: str) -> str:

@@ -35,11 +35,18 @@ def null_doubts(query: CheckedQuery, source: SourceText, catalog: Catalog) -> li
     judge = _Judge(source, catalog, query.compiled, _bound_types(query.compiled, catalog))
     tested = {judge.words(part.operand) for part in _parts(query.node.body) if isinstance(part, ast.IsNull)}
     found: dict[tuple[int, int], Diagnostic] = {}
-    for operand, message, hint in judge.doubts(query.node.body):
+    for operand, message, hint in judge.doubts(_conditions(query.node)):
         if judge.words(operand) not in tested:
             span = source.span(*operand.place)
             found.setdefault(operand.place, Diagnostic("L203", message, span, "warning", hint))
     return list(found.values())
+
+
+def _conditions(node: ast.QueryNode) -> tuple[object, ...]:
+    """The parts of a query that choose rows; elsewhere a null is a value that shows."""
+    if isinstance(node.body, ast.ReadBody):
+        return node.body.clauses
+    return tuple(s for s in node.body if not isinstance(s, ast.Insert))
 
 
 def _parts(node: object) -> Iterator[object]:
@@ -108,7 +115,8 @@ class _Judge:
         elif isinstance(node, ast.Negation):
             yield from self._in_block(node.clauses)
         elif isinstance(node, (ast.Update, ast.DeleteNode)):
-            bare = self._of_type(node.type.text)
+            yield from self.doubts(node.where, self._of_type(node.type.text))
+            return
         elif isinstance(node, ast.EdgeStep):
             bare = self._of_edges(node)
         for field in fields(node):
@@ -120,16 +128,17 @@ class _Judge:
             return
         lacking = self._lacking(operand, bare)
         if lacking is not None:
-            message = f"`{self.words(lacking)}` may be null: what is asked is unknown then, and so is its opposite"
-            yield lacking, message, f"rows without it are left out; `{self.words(lacking)} is null` finds them"
+            words = self.words(lacking)
+            message = f"`{words}` may be null: this and its opposite are unknown then, and the row is left out"
+            yield lacking, message, f"add `or {words} is null` to keep such rows, or `{words} is not null` to say it"
 
     def _in_block(self, clauses: Iterable[ast.Clause]) -> Iterator[_Doubt]:
         for clause in clauses:
             lacking = self._lacking(clause.expr, None) if isinstance(clause, ast.FilterClause) else None
             if lacking is not None:
                 words = self.words(lacking)
-                message = f"`{words}` may be null: nothing is found in the block then, and the row stays"
-                yield lacking, message, f"rows without it are kept; `{words} is not null` leaves them out"
+                message = f"`{words}` may be null: the block finds nothing then, and the row is kept"
+                yield lacking, message, f"test `{words}` with `is null` or `is not null` to say what should happen"
 
     def _of_type(self, name: str) -> _Bound | None:
         found = self.catalog.nodes.get(name) or self.catalog.edge(name)

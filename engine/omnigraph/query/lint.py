@@ -201,8 +201,8 @@ def _never_set(queries: Iterable[tuple[SourceText, CheckedQuery]], catalog: Cata
         missing = [p for p in missing if p not in assigned[name]]
         if missing:
             listed = ", ".join(f"`{p}`" for p in missing)
-            message = f"no update of {name} sets {listed}, which may be null"
-            hint = "a value that is missing there can't be filled in by these queries"
+            message = f"no update of {name} sets what may be null: {listed}"
+            hint = "what is missing there stays missing; set it in an update"
             out.setdefault(query_id, []).append(Diagnostic("L201", message, span, "warning", hint))
     return out
 

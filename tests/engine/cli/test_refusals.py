@@ -119,18 +119,6 @@ def test_contradicting_arguments_are_usage(graph: Path, files: Path, command) ->
     assert command("query", graph, files / "queries.gq", "-p", "{").code == 2
 
 
-def test_lint(files: Path, command) -> None:
-    good = command("lint", files / "queries.gq", "--schema", files / "schema.pg")
-    assert good.code == 0, good.err
-    assert "3 queries fine" in good.out
-    bad = files / "bad.gq"
-    bad.write_text("query q() { match { $p: Person } return { $p.nam } }")
-    refused = command("lint", bad, files / "queries.gq", "--schema", files / "schema.pg")
-    assert refused.code == 1
-    assert f"{bad}:1:" in refused.err
-    assert "3 queries fine" in refused.out
-
-
 def _modules_after(*args: str) -> set[str]:
     code = f"import sys\nfrom omnigraph.cli.main import main\nmain({list(args)!r})\nprint('MODULES', *sys.modules)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -70,7 +70,7 @@ def plan(case: Case) -> list[str]:
 
     before, _, after = case.text.partition("\n--- to\n")
     planned = plan_migration(ir_of(compile_schema(before)), compile_schema(after))
-    lines = [line for step in planned.steps for line in dump(step)]
+    lines = [str(step) for step in planned.steps]
     return lines if planned.supported else [*lines, "not supported"]
 
 
