@@ -327,7 +327,7 @@ def _block(node: ast.Block, scope: Scope) -> Expr:
     from omnigraph.query.plan import order_operators
 
     if not scope.blocks:
-        message = f"`{node.word} {{ … }}` stands in a read query only"
+        message = f"`{node.word} {{ … }}` can't stand in a mutation or in the filter of a hop"
         raise Refused("T34", message, node.place)
     before = len(scope.found)
     block, outer = check_inner(node.clauses, scope)

@@ -152,6 +152,8 @@ class _Reader:
             scope.failed |= {name for name in bindable(clause.clauses) if name not in inner.variables}
         elif all(name.startswith("_@") for name in nested.binds):
             hint = "write `exists { … }` to ask whether there is such a match"
+            if shared := [name for name in bindable(clause.clauses) if scope.variables[name].nullable]:
+                hint = f"`${shared[0]}` is bound by another `optional`: give it a name of its own, or nest the two"
             scope.refuse(Refused("T34", "this `optional { … }` binds nothing new", clause.place, hint))
         for name in nested.binds:
             scope.variables[name] = replace(inner.variables[name], nullable=True)
@@ -220,6 +222,9 @@ def _check_type(clause: ast.Binding, scope: Scope) -> None:
     if type_ not in scope.catalog.nodes:
         edge = scope.catalog.edge(type_)
         hint = did_you_mean(type_, scope.catalog.nodes)
+        implementing = [node.name for node in scope.catalog.nodes.values() if type_ in node.interfaces]
+        if implementing:
+            hint = f"`{type_}` is an interface: write `${name}: {implementing[0]}`, or another that implements it"
         if edge is not None:
             hint = f"{edge.name} is an edge: write `$a ${name}:{edge.name[0].lower()}{edge.name[1:]} $b`"
         raise Refused("T1", f"unknown node type `{type_}`", clause.type.place, hint)

@@ -12,7 +12,8 @@ from omnigraph.query.ir import Call, Column, Expr, Limit, Lit, Order, OrderKey, 
 from omnigraph.query.ranking import RANKINGS, has_ranking
 from omnigraph.query.returns import Returned
 from omnigraph.query.scope import Refused, Scope, did_you_mean
-from omnigraph.schema.catalog import INTEGERS
+from omnigraph.query.unify import shown
+from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.schema.literals import Literal
 
 __all__ = ["check_limit", "check_order"]
@@ -65,8 +66,14 @@ def _check(item: ast.OrderItem, returned: Returned, columns: Mapping[str, Expr],
     with scope.allowing(aliases=aliases, aggregates=True, rankings=True, searches=False):
         expr = check(item.expr, scope)
     if expr.type.list or expr.type.base in _UNORDERED:
-        raise Refused("T7", f"{expr.type} has no order", item.place, "order by one of its properties")
+        raise Refused("T7", f"{shown(expr.type)} has no order", item.place, _ordered_hint(expr.type))
     return _Key(item, expr, _written_out(expr, columns))
+
+
+def _ordered_hint(type_: Type) -> str | None:
+    if type_.list:
+        return "order by its length(…)"
+    return {"Vector": "rank it with nearest(…)", "Null": None}.get(type_.base, "order by one of its properties")
 
 
 def _written_out(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
@@ -118,7 +125,7 @@ def _judge_ranking(key: _Key, keys: list[_Key], returned: Returned, *, limited: 
     if not has_ranking(key.meant):
         return
     if returned.grouped:
-        hint = "group first, and rank what is bound in a query of its own"
+        hint = "rank in a query without aggregates"
         raise Refused("T9", "a ranking can't order groups", key.item.place, hint)
     for name, code in _NEEDS_LIMIT.items():
         if not limited and name in _rankings_in(key.meant):

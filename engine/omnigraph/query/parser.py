@@ -136,7 +136,7 @@ class _Callbacks(LiteralCallbacks):
 
     @staticmethod
     def block(c: Children) -> ast.Block:
-        return ast.Block(str(c[0]), tuple(c[1:]), place_of(c))
+        return ast.Block(str(c[0]), tuple(c[1:-1]), place_of(c))
 
     @staticmethod
     def when(c: Children) -> tuple[Any, Any]:

@@ -56,7 +56,8 @@ def _column(item: ast.Item, scope: Scope, *, distinct: bool) -> Expr:
     with scope.allowing(aggregates=True, rankings=True, searches=False):
         expr = check(item.expr, scope)
     if expr.type.base == "Null":
-        raise Refused("T7", "null alone has no type", item.place)
+        what = "an empty list" if expr.type.list else "null"
+        raise Refused("T7", f"{what} alone has no type", item.place)
     if distinct and expr.type.base == "Vector":
         raise Refused("T33", "vectors are not told apart by `distinct`", item.place, "return the node's id instead")
     return expr
