@@ -1,14 +1,22 @@
-"""`schema show`: the accepted schema."""
+"""`schema show` and `schema plan`: the accepted schema, and what another one would do to it."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-from omnigraph.cli.options import At, Branch, GraphUri, parse_at
+from omnigraph.cli.exits import FAILURE, UsageError
+from omnigraph.cli.options import At, Branch, Format, GraphUri, parse_at, read_text
+from omnigraph.cli.output import Output
+
+if TYPE_CHECKING:
+    from omnigraph.schema import MigrationPlan
 
 __all__ = ["register"]
 
-_schema = typer.Typer(name="schema", help="Show the schema.", no_args_is_help=True)
+_schema = typer.Typer(name="schema", help="Show the schema, and plan its changes.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -17,7 +25,7 @@ def register(app: typer.Typer) -> None:
 
 @_schema.callback()
 def _group() -> None:
-    """Show the schema."""
+    """Show the schema, and plan its changes."""
 
 
 @_schema.command("show")
@@ -32,3 +40,69 @@ def show(graph: GraphUri, branch: Branch = "main", at: At = None) -> None:
     import omnigraph
 
     print(omnigraph.open(graph, read_only=True).snapshot(branch, parse_at(at)).catalog.source.rstrip("\n"))
+
+
+@_schema.command("plan")
+def plan(
+    accepted: Annotated[
+        str, typer.Argument(metavar="OLD.pg|GRAPH", help="The accepted schema, or a graph.", show_default=False)
+    ],
+    desired: Annotated[
+        str | None, typer.Argument(metavar="NEW.pg", help="The desired schema.", show_default=False)
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option("--schema", "-s", metavar="NEW.pg", help="The desired schema, for a graph; - is stdin."),
+    ] = None,
+    branch: Branch = "main",
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Plan to drop for good: old versions are removed at once.")
+    ] = False,
+    format: Format = "table",
+) -> None:
+    """Say, step by step, what another schema would change. Nothing is touched; exit 1 where it can't be done.
+
+    Two files are compared by themselves, as if every type had rows. Against a graph, types without rows are free.
+
+    \b
+    Examples:
+      omnigraph schema plan old.pg new.pg
+      omnigraph schema plan graph.omni --schema new.pg
+      git show HEAD:schema.pg > old.pg; omnigraph schema plan old.pg schema.pg --format json
+    """
+    if (desired is None) == (schema is None):
+        raise UsageError("give either two files, OLD.pg NEW.pg, or a graph and --schema NEW.pg")
+    if desired is not None:
+        made = _offline(accepted, desired, allow_data_loss)
+    else:
+        import omnigraph
+
+        assert schema is not None
+        text = read_text("-") if schema == "-" else Path(schema)
+        graph = omnigraph.open(accepted, read_only=True)
+        made = graph.schema.plan(text, branch=branch, allow_data_loss=allow_data_loss)
+    Output(format).report(_in_words(made), made.as_dict())
+    if not made.supported:
+        raise typer.Exit(FAILURE)
+
+
+def _offline(accepted: str, desired: str, allow_data_loss: bool) -> MigrationPlan:
+    from omnigraph.schema import compile_schema, ir_of, plan_migration
+
+    if Path(accepted).is_dir() or "://" in accepted:
+        raise UsageError(f"{accepted} is a graph: name the desired schema with --schema {desired}")
+    old, new = (compile_schema(read_text(path), file=path) for path in (accepted, desired))
+    return plan_migration(ir_of(old), new, allow_data_loss=allow_data_loss)
+
+
+def _in_words(plan: MigrationPlan) -> str:
+    if not plan.steps:
+        return "nothing to do: both schemas mean the same"
+    lines = [str(step).partition(" ") for step in plan.steps]
+    width = max(len(kind) for kind, _, _ in lines)
+    refused = sum(kind == "UnsupportedChange" for kind, _, _ in lines)
+    count = f"{len(lines)} step{'s' if len(lines) > 1 else ''}"
+    end = f"{count}, digest {plan.digest}"
+    if refused:
+        end = f"not possible: {refused} of {count} {'is' if refused == 1 else 'are'} unsupported"
+    return "\n".join([*(f"{kind:<{width}}  {rest}" for kind, _, rest in lines), end])

@@ -2,5 +2,22 @@
 
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.schema.compile import compile_schema
+from omnigraph.schema.evolve import apply_plan
+from omnigraph.schema.format import format_schema
+from omnigraph.schema.ir import SchemaIR, ir_of
+from omnigraph.schema.migrate import MigrationPlan, plan_migration
 
-__all__ = ["Catalog", "EdgeType", "NodeType", "Property", "Type", "compile_schema"]
+__all__ = [
+    "Catalog",
+    "EdgeType",
+    "MigrationPlan",
+    "NodeType",
+    "Property",
+    "SchemaIR",
+    "Type",
+    "apply_plan",
+    "compile_schema",
+    "format_schema",
+    "ir_of",
+    "plan_migration",
+]

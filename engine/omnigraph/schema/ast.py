@@ -74,7 +74,9 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class RangeNode:
-    column: Name
+    """`column` is None where it was written like an annotation, `@range(0..9)`, which is refused later."""
+
+    column: Name | None
     low: Literal | None
     high: Literal | None
     place: Place
@@ -82,7 +84,7 @@ class RangeNode:
 
 @dataclass(frozen=True, slots=True)
 class CheckNode:
-    column: Name
+    column: Name | None
     pattern: Literal
     place: Place
 

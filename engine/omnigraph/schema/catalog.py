@@ -18,6 +18,7 @@ __all__ = [
     "Catalog",
     "Check",
     "EdgeType",
+    "InterfaceType",
     "NodeType",
     "Property",
     "Range",
@@ -128,6 +129,15 @@ class EdgeType:
 
 
 @dataclass(frozen=True)
+class InterfaceType:
+    """What an interface declares; its constraints stand in the node types that implement it."""
+
+    name: str
+    properties: Mapping[str, Property]
+    annotations: tuple[tuple[str, Any], ...] = ()
+
+
+@dataclass(frozen=True)
 class Catalog:
     """Every type of one accepted schema.
 
@@ -138,6 +148,7 @@ class Catalog:
     hash: str
     nodes: Mapping[str, NodeType]
     edges: Mapping[str, EdgeType]
+    interfaces: Mapping[str, InterfaceType] = field(default_factory=dict)
 
     @cached_property
     def _edges_folded(self) -> dict[str, EdgeType]:

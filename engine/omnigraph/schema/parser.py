@@ -129,12 +129,15 @@ class _Callbacks(LiteralCallbacks):
 
     @staticmethod
     def range(c: Children) -> ast.RangeNode:
-        ends = dict(c[2:])
-        return ast.RangeNode(_name(c[1]), ends.get("low"), ends.get("high"), (c[0].start_pos, c[1].end_pos))
+        word, *rest = c
+        column = _name(rest.pop(0)) if isinstance(rest[0], Token) else None
+        ends = dict(rest)
+        return ast.RangeNode(column, ends.get("low"), ends.get("high"), place_of([word, rest[-1][1]]))
 
     @staticmethod
     def check(c: Children) -> ast.CheckNode:
-        return ast.CheckNode(_name(c[1]), LiteralCallbacks.string(c[2:]), place_of(c))
+        column = _name(c[1]) if len(c) == 3 else None
+        return ast.CheckNode(column, LiteralCallbacks.string(c[-1:]), place_of(c))
 
     @staticmethod
     def card(c: Children) -> ast.CardinalityNode:
@@ -194,13 +197,14 @@ GRAMMAR = Grammar(
     names={
         "TYPE": "a type name (upper-case first)",
         "NAME": "a name (lower-case first)",
+        "LOWER": "a type name (upper-case first)",
         "COLUMNS": "a constraint such as `@key(…)`",
         "RANGE": "`@range`",
         "CHECK": "`@check`",
         "CARD": "`@card`",
         "ANNOTATION": "an annotation",
         "ENUM": "`enum(…)`",
-        "ENUM_VALUE": "an enum value",
+        "ENUM_VALUE": "an enum value (letters, digits, `_`, `-`; no quotes)",
         "DATED": '`date("…")`',
         "TRUE": "`true`",
         "FALSE": "`false`",

@@ -13,6 +13,32 @@ __all__ = ["BASES", "resolve_type"]
 BASES = (SCALARS - {"Enum"}) | {"Blob", "Vector"}
 _MOST_DIMENSIONS = 65_535
 
+# What other languages call them, lower-case.
+_ALSO_KNOWN_AS = {
+    "text": "String",
+    "str": "String",
+    "varchar": "String",
+    "uuid": "String",
+    "url": "String",
+    "json": "String",
+    "int": "I64",
+    "integer": "I64",
+    "long": "I64",
+    "bigint": "I64",
+    "uint": "U64",
+    "float": "F64",
+    "double": "F64",
+    "number": "F64",
+    "decimal": "F64",
+    "boolean": "Bool",
+    "timestamp": "DateTime",
+    "time": "DateTime",
+    "bytes": "Blob",
+    "binary": "Blob",
+    "file": "Blob",
+    "image": "Blob",
+}
+
 Refuse = Callable[[str, ast.Place, str | None], None]
 
 
@@ -40,7 +66,7 @@ def resolve_type(node: ast.TypeNode, refuse: Refuse) -> Type:
         refuse("a Vector needs its length", node.place, "write `Vector(384)`")
         return Type("Vector", node.nullable, dim=1)
     if node.name not in BASES:
-        near = nearest_name(node.name, BASES)
+        near = _ALSO_KNOWN_AS.get(node.name.lower()) or nearest_name(node.name, BASES)
         refuse(
             f"unknown type `{node.name}`",
             node.place,

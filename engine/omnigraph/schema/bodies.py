@@ -1,0 +1,112 @@
+"""Constraints in the braces of a declaration, judged against the properties they name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from omnigraph.schema import ast
+from omnigraph.schema.annotations import Refuser
+from omnigraph.schema.catalog import INTEGERS, NUMBERS, Check, Range, Type
+from omnigraph.schema.grammar import nearest_name
+from omnigraph.schema.regex import refuse_regex
+
+__all__ = ["Columns", "check_of", "columns_of", "empty_together", "range_of"]
+
+Columns = tuple[str, ...]
+"""The properties of one `@key`, `@unique` or `@index`."""
+
+_UNSIGNED = ("U32", "U64")
+
+
+def _find(refuser: Refuser, name: ast.Name, known: Mapping[str, Type]) -> Type | None:
+    found = known.get(name.text)
+    if found is None:
+        near = nearest_name(name.text, known)
+        refuser.refuse("S05", f"no property `{name.text}` here", name.place, near and f"did you mean `{near}`?")
+    return found
+
+
+def columns_of(refuser: Refuser, node: ast.Columns, known: Mapping[str, Type]) -> Columns:
+    """The properties that a constraint of columns names."""
+    seen: set[str] = set()
+    for name in node.columns:
+        type_ = _find(refuser, name, known)
+        if name.text in seen:
+            refuser.refuse("S05", f"`{name.text}` is named twice", name.place)
+        seen.add(name.text)
+        if type_ is None or node.word == "index":
+            continue
+        # `p: T @key` is about the annotation, `@key(p)` about the name in it.
+        place = name.place if name.place[0] > node.place[0] else node.place
+        if type_.list or type_.base in ("Blob", "Vector"):
+            refuser.refuse("S04", f"`{name.text}` is {type_}, which can't be in `@{node.word}`", place)
+        elif node.word == "key" and type_.base in ("F32", "F64"):
+            refuser.refuse("S04", f"`{name.text}` is {type_}; a number with fractions can't be a key", place)
+        elif node.word == "key" and type_.nullable:
+            refuser.refuse("S04", f"`{name.text}` may be null and so can't be a key; drop its `?`", place)
+    return tuple(name.text for name in node.columns)
+
+
+def range_of(refuser: Refuser, node: ast.RangeNode, known: Mapping[str, Type], before: ast.Name | None) -> list[Range]:
+    """One `@range`; `before` is the property written before it."""
+    low = node.low.value if node.low else None
+    high = node.high.value if node.high else None
+    if node.column is None:
+        ends = f"{'' if low is None else low}..{'' if high is None else high}"
+        _body_only(refuser, "range", node.place, before, ends)
+        return []
+    type_ = _find(refuser, node.column, known)
+    if type_ is not None and (type_.base not in NUMBERS or type_.list):
+        refuser.refuse("S07", f"`@range` is for numbers; `{node.column.text}` is {type_}", node.column.place)
+        return []
+    if type_ is None:
+        return []
+    place = (node.low or node.high or node.column).place
+    if low is not None and high is not None and low > high:
+        refuser.refuse("S07", f"the range {low}..{high} is empty", place, f"write {high}..{low}?")
+        return []
+    if type_.base in _UNSIGNED and high is not None and high < 0:
+        refuser.refuse("S07", f"no {type_.base} is below 0: the range ..{high} is empty", place)
+        return []
+    if type_.base in INTEGERS and low is not None and high is not None and math.ceil(low) > math.floor(high):
+        refuser.refuse("S07", f"no whole number lies in {low}..{high}", place)
+        return []
+    return [Range(node.column.text, low, high)]
+
+
+def empty_together(refuser: Refuser, node: ast.RangeNode, ranges: Sequence[Range]) -> None:
+    """Several ranges of one property, an interface's among them, all hold: they must have something in common."""
+    if not ranges or node.column is None or ranges[-1].property != node.column.text:
+        return
+    same = [r for r in ranges if r.property == node.column.text]
+    low = max((r.low for r in same if r.low is not None), default=-math.inf)
+    high = min((r.high for r in same if r.high is not None), default=math.inf)
+    if len(same) > 1 and low > high:
+        others = ", ".join(f"{'' if r.low is None else r.low}..{'' if r.high is None else r.high}" for r in same[:-1])
+        refuser.refuse(
+            "S07", f"nothing lies in this range of `{node.column.text}` and in {others} as well", node.column.place
+        )
+
+
+def check_of(refuser: Refuser, node: ast.CheckNode, known: Mapping[str, Type], before: ast.Name | None) -> list[Check]:
+    """One `@check`; `before` is the property written before it."""
+    if node.column is None:
+        _body_only(refuser, "check", node.place, before, '"…"')
+        return []
+    type_ = _find(refuser, node.column, known)
+    if type_ is not None and (type_.base != "String" or type_.list):
+        refuser.refuse("S06", f"`@check` is for String; `{node.column.text}` is {type_}", node.column.place)
+    problem = refuse_regex(node.pattern.value)
+    if problem:
+        refuser.refuse("S06", f"this regular expression is refused: {problem}", node.pattern.place)
+    return [Check(node.column.text, node.pattern.value)]
+
+
+def _body_only(refuser: Refuser, word: str, place: ast.Place, before: ast.Name | None, rest: str) -> None:
+    refuser.refuse(
+        "S12",
+        f"`@{word}` names its property",
+        place,
+        f"write `@{word}({before.text if before else 'property'}, {rest})`",
+    )
