@@ -37,6 +37,7 @@ _MODULES = {
     "graphs": ("init", "load", "export", "snapshot", "version"),
     "queries": ("query", "mutate", "explain"),
     "lint": ("lint",),
+    "fmt": ("fmt",),
     "branches": ("branch", "commit"),
     "schemas": ("schema",),
     "maintenance": ("recover", "verify", "ensure-indices"),

@@ -27,9 +27,16 @@ class Driver:
         grammar: the built grammar.
         callback_of: what a rule's children become; default is what the grammar's own callbacks make of them, without
             the tokens that carry no meaning.
+        token: makes a token of its kind, its text, where it starts and (`end_pos`) where it ends.
     """
 
-    def __init__(self, grammar: Lark, callback_of: Callable[[Rule], Callable[[list[Any]], Any]] | None = None) -> None:
+    def __init__(
+        self,
+        grammar: Lark,
+        callback_of: Callable[[Rule], Callable[[list[Any]], Any]] | None = None,
+        token: Callable[..., Any] = Token,
+    ) -> None:
+        self._token = token
         front = grammar.parser
         machine = front.parser.parser
         table, callback_of = machine.parse_table, callback_of or machine.callbacks.__getitem__
@@ -54,6 +61,7 @@ class Driver:
             LookupError: the text isn't of the language; where and why is not known here.
         """
         actions, patterns, ignored = self._actions, self._patterns, _IGNORED.match
+        make = self._token
         states: list[int] = [self._start]
         values: list[Any] = []
         state, position, length = self._start, start, len(text) if end is None else end
@@ -70,7 +78,7 @@ class Driver:
                 else:
                     raise LookupError
                 kind = found.lastgroup or ""
-                token = Token(kind, found.group(), position, end_pos=found.end())
+                token = make(kind, found.group(), position, end_pos=found.end())
                 position = found.end()
             while True:
                 action = actions[state][kind]
