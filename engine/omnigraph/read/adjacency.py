@@ -133,9 +133,23 @@ def build(src: Array, dst: Array, sources: IdMap, targets: IdMap, near: int, far
     if len(s) and (int(s.min()) < 0 or int(d.min()) < 0):
         whole = (s >= 0) & (d >= 0)
         s, d, edge = s[whole], d[whole], edge[whole]
+    s, d, edge = _at_each(s, d, edge, sources)
+    d, s, edge = _at_each(d, s, edge, targets)
     if max(near, far, len(src)) < 2**31:
         s, d, edge = s.astype(np.int32), d.astype(np.int32), edge.astype(np.int32)
     return Adjacency(out=_links(s, d, edge, near, far), into=_links(d, s, edge, far, near))
+
+
+def _at_each(ends: Ints, others: Ints, edge: Ints, ids: IdMap) -> tuple[Ints, Ints, Ints]:
+    """Edges at an id that several nodes have, at each of these nodes."""
+    parts = [(ends, others, edge)]
+    for first, *twins in ids.repeated.values():
+        at = ends == first
+        parts += [(np.full(int(at.sum()), twin, dtype=ends.dtype), others[at], edge[at]) for twin in twins]
+    if len(parts) == 1:
+        return ends, others, edge
+    a, b, c = zip(*parts, strict=True)
+    return np.concatenate(a), np.concatenate(b), np.concatenate(c)
 
 
 class AdjacencyCache:

@@ -119,7 +119,15 @@ def whole(ctx: Context, frame: Frame, var: str, table_key: str) -> Frame:
     if bound.rows.whole:
         return frame
     table = ctx.tables.get(ctx.snapshot, table_key).load(ctx.snapshot, ["id"])
-    at = table.id_map().positions(bound.rows.column("id"))
+    ids = bound.rows.column("id")
+    again = table.id_map().repeated
+    if again and (found := [text for text in ids.to_pylist() if text in again]):
+        raise Conflict(
+            f"{found[0]!r} stands at several rows of {table_key}, and this query doesn't tell which it means: "
+            "`omnigraph verify` lists such ids",
+            code="repeated_id",
+        )
+    at = table.id_map().positions(ids)
     there = np.where(bound.at < 0, -1, at[bound.at]) if bound.nullable else at[bound.at]
     return frame.bind(var, Binding(table, there, bound.nullable))
 

@@ -63,10 +63,10 @@ def hash_strings(column: Array) -> npt.NDArray[np.uint64]:
 
 
 class IdMap:
-    """Unique strings → their positions. Read-only once built.
+    """Strings → their positions. Read-only once built.
 
     Args:
-        ids: string or large_string, unique and without nulls.
+        ids: string or large_string, without nulls. They are unique, but for graphs that another maker damaged.
     """
 
     def __init__(self, ids: Array) -> None:
@@ -76,8 +76,15 @@ class IdMap:
         self._sorted = hashes[self._order]
         # Two ids of one hash are all but impossible (10^7 ids: 3 in a million); then a dictionary takes over.
         self._exact: dict[str, int] | None = None
+        self.repeated: dict[str, Ints] = {}  # every position of an id that stands more than once
         if len(ids) > 1 and bool((self._sorted[1:] == self._sorted[:-1]).any()):
-            self._exact = {text: at for at, text in enumerate(ids.to_pylist())}
+            texts = ids.to_pylist()
+            self._exact = {text: at for at, text in reversed(list(enumerate(texts)))}
+            if len(self._exact) < len(texts):
+                again = {text for at, text in enumerate(texts) if self._exact[text] != at}
+                self.repeated = {
+                    text: np.array([at for at, other in enumerate(texts) if other == text]) for text in again
+                }
 
     @property
     def nbytes(self) -> int:
@@ -94,8 +101,15 @@ class IdMap:
         found = int(self._order[at])
         return found if self._ids[found].as_py() == text else -1
 
+    def all_positions(self, text: str) -> Ints:
+        """Every position of one id."""
+        if text in self.repeated:
+            return self.repeated[text]
+        at = self.position(text)
+        return np.array([at] if at >= 0 else [], dtype=np.int64)
+
     def positions(self, texts: Array) -> Ints:
-        """The position of each id, −1 where it isn't there or is null."""
+        """The position of each id (the first of a repeated one), −1 where it isn't there or is null."""
         if not len(self._ids) or not len(texts):
             return np.full(len(texts), -1, dtype=np.int64)
         if self._exact is not None:

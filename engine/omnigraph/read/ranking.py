@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest, Internal
+from omnigraph.errors import Internal
 from omnigraph.query.ir import Call, Expr, Lit, Prop
 from omnigraph.read.compute import Array
-from omnigraph.read.datum import Bools, Datum, Evaluate, Longs
+from omnigraph.read.datum import Bools, Datum, Evaluate, Fault, Longs
 from omnigraph.read.env import FrameEnv
 from omnigraph.read.expr import compile_expr
 from omnigraph.read.frame import Context, Frame
@@ -107,18 +107,16 @@ class Nearest:
         if found is None:
             return None
         if isinstance(found, str):
-            raise BadRequest(
+            raise Fault(
                 f"nearest(${self.prop.var}.{self.prop.name}, …) is asked with a text, and no embedding provider is set "
                 "up: give the vector itself as a parameter",
                 code="no_embedder",
             )
         query = np.asarray(found, dtype=np.float64)
         if len(query) != self.prop.type.dim:
-            raise BadRequest(
-                f"nearest: {len(query)} numbers, and the vectors have {self.prop.type.dim}", code="bad_value"
-            )
+            raise Fault(f"nearest: {len(query)} numbers, and the vectors have {self.prop.type.dim}", code="bad_value")
         if not np.isfinite(query).all() or not query.any():
-            raise BadRequest("nearest: a vector that is all zeros, or not finite, is near nothing", code="zero_vector")
+            raise Fault("nearest: a vector that is all zeros, or not finite, is near nothing", code="zero_vector")
         return query
 
     def value(self, ctx: Context, frame: Frame) -> Datum:

@@ -110,13 +110,10 @@ class ScanStep:
         if self.key is None:
             return Binding(table, self._matching(ctx, table))
         value = self.key(ColumnEnv(ctx, {})).as_py()
-        at = table.id_map().position(str(value)) if value is not None else -1
-        if at < 0:
-            return Binding(table, np.zeros(0, dtype=np.int64))
-        one = np.array([at])
-        if self.test is not None and not rows_where(ctx, table, self.var, self.test, one)[0]:
-            one = one[:0]
-        return Binding(table, one)
+        at = table.id_map().all_positions(str(value)) if value is not None else np.zeros(0, dtype=np.int64)
+        if self.test is not None and len(at):
+            at = at[rows_where(ctx, table, self.var, self.test, at)]
+        return Binding(table, at)
 
     def _needed(self) -> list[str]:
         return sorted({*self.columns, "id"})

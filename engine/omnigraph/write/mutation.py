@@ -8,13 +8,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import BadRequest, Internal
+from omnigraph.errors import BadRequest
 from omnigraph.query.ir import (
-    Call,
     CompiledQuery,
     Delete,
     Expr,
@@ -26,8 +24,10 @@ from omnigraph.query.ir import (
     UpdateNode,
 )
 from omnigraph.read.compute import Array, pc
-from omnigraph.read.expr import as_mask, compile_expr
+from omnigraph.read.datum import Fault, as_array, as_mask
+from omnigraph.read.expr import compile_expr
 from omnigraph.read.scan import pushed_filter
+from omnigraph.read.walk import conjuncts, may_fail
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
 from omnigraph.write import constraints
@@ -37,6 +37,7 @@ from omnigraph.write.keys import hashed_ids, render_key
 from omnigraph.write.loader import done_before
 from omnigraph.write.rows import default_column, endpoint, key_parts
 from omnigraph.write.staging import MutationStaging, loose_schema
+from omnigraph.write.stored import StoredRows
 
 __all__ = ["MutationResult", "mutate"]
 
@@ -79,8 +80,11 @@ def mutate(
             return MutationResult(0, 0, done)
     snapshot = repository.snapshot(branch)
     run = _Run(snapshot.catalog, MutationStaging(snapshot), dict(params), datetime.now(UTC), operation)
-    for number, statement in enumerate(compiled.statements):
-        run.statement(number, statement)
+    try:
+        for number, statement in enumerate(compiled.statements):
+            run.statement(number, statement)
+    except Fault as fault:
+        raise fault.of(compiled.name) from None
     _judge(run)
     run.findings.refuse(what="row")
     entities = snapshot.catalog.by_table_key.values()
@@ -99,39 +103,14 @@ def mutate(
     return MutationResult(run.nodes, run.edges, repository.commit(staging, snapshot))
 
 
-class _Rows:
-    """Rows of one table as the expressions of `where` see them (an `Env` of `read.expr`)."""
-
-    def __init__(self, rows: pa.Table, params: Mapping[str, Any], now: datetime) -> None:
-        self._rows, self.params, self.now = rows, params, now
-
-    def prop(self, var: str, name: str) -> Array:
-        column = one_chunk(self._rows.column(name))
-        if pa.types.is_date64(column.type):
-            return column.view(pa.int64()).view(pa.timestamp("ms", "UTC"))
-        return column
-
-    def computed(self, name: str) -> Array:
-        raise Internal(f"a condition of a mutation names the output column {name!r}")
-
-    def entity(self, var: str) -> Any:
-        raise Internal("a search in a mutation")
-
-    def some(self, rows: npt.NDArray[np.int64]) -> _Rows:
-        at: Array = pa.array(rows)
-        return _Rows(self._rows.take(at), self.params, self.now)
-
-    def special(self, what: object) -> Array:
-        raise Internal("a block or a ranking in a mutation")
-
-
 class _Run:
     """One mutation under way."""
 
     def __init__(
         self, catalog: Catalog, staging: MutationStaging, params: dict[str, Any], now: datetime, operation_id: str
     ) -> None:
-        self.catalog, self.staging, self.params, self.now = catalog, staging, params, now
+        self.catalog, self.staging, self.params = catalog, staging, params
+        self.now = now.replace(microsecond=now.microsecond // 1000 * 1000)
         self.operation_id = operation_id
         self.findings = Findings()
         self.nodes = self.edges = 0
@@ -153,30 +132,37 @@ class _Run:
     # ---- values ----
 
     def _value(self, expr: Expr) -> Any:
+        """One value for all rows, as Python has it."""
         if isinstance(expr, Lit):
             value = expr.value
         elif isinstance(expr, Param):
             value = self.params.get(expr.name)
-        elif isinstance(expr, Call) and expr.fn == "now":
-            value = self.now.replace(microsecond=self.now.microsecond // 1000 * 1000)
-        elif isinstance(expr, Call) and expr.fn == "list":
-            value = [self._value(part) for part in expr.args]
         else:
-            raise Internal(f"{type(expr).__name__} can't be assigned")
+            value = compile_expr(expr)(StoredRows(None, self.params, self.now)).as_py()
         return list(value) if isinstance(value, tuple) else value
 
-    def _column(self, entity: NodeType | EdgeType, prop: Property, value: Any, n: int) -> Array:
-        # Arrow guesses int64 for an integer; only a U64 can be larger.
-        large = isinstance(value, int) and value >= 2**63
-        cast = cast_column(pa.array([value], pa.uint64()) if large else pa.array([value]), prop.type)
+    def _column(self, entity: NodeType | EdgeType, prop: Property, expr: Expr, rows: StoredRows, n: int) -> Array:
+        """The property's new value in each of `n` rows."""
+        if isinstance(expr, (Lit, Param)):  # a Blob or a Vector too, which no expression computes
+            value = self._value(expr)
+            # Arrow guesses int64 for an integer; only a U64 can be larger.
+            large = isinstance(value, int) and value >= 2**63
+            column: Array = pa.array([value], pa.uint64()) if large else pa.array([value])
+        else:
+            computed = compile_expr(expr)(rows)
+            column = computed if isinstance(computed, pa.Array) else as_array(computed, 1)
+        cast = cast_column(column, prop.type)
         if cast.bad is not None:
-            message = f"{prop.name}: {value!r} is not {prop.type}"
+            wrong = column[cast.bad.index(True).as_py()].as_py()
+            message = f"{prop.name}: {wrong!r} is not {prop.type}"
             self.findings.add(BadRecord("type", message, entity.table_key, property=prop.name))
-        return cast.column if n == 1 else cast.column.take(pa.array(np.zeros(n, dtype=np.int64)))
+        return cast.column if len(column) == n else cast.column.take(pa.array(np.zeros(n, dtype=np.int64)))
 
     def _assign(self, entity: NodeType | EdgeType, rows: pa.Table, values: Sequence[tuple[str, Expr]]) -> pa.Table:
+        """The rows with new values, all of them computed from the rows as they were."""
+        before = StoredRows(rows, self.params, self.now)
         for name, expr in values:
-            column = self._column(entity, entity.properties[name], self._value(expr), rows.num_rows)
+            column = self._column(entity, entity.properties[name], expr, before, rows.num_rows)
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(at), column)
         return rows
@@ -219,10 +205,10 @@ class _Run:
         """One row; with a key it goes over the present row of that key."""
         given = dict(values)
         if entity.key:
+            nothing = StoredRows(None, self.params, self.now)
+            self.staging.committed.check_keys(entity)
             parts = [
-                ends[name]
-                if name in ends
-                else self._column(entity, entity.properties[name], self._value(given[name]), 1)
+                ends[name] if name in ends else self._column(entity, entity.properties[name], given[name], nothing, 1)
                 for name in entity.key
             ]
             ids = render_key(parts)
@@ -270,9 +256,13 @@ class _Run:
         self.edges += rows.num_rows
 
     def _where(self, entity: NodeType | EdgeType, where: Expr) -> pa.Table:
+        """The present rows for which it is true; what may be an error in a row is asked last, about the rows left."""
         rows = self.staging.scan(entity, pushed_filter(where, self.params))
-        mask = as_mask(compile_expr(where)(_Rows(rows, self.params, self.now)), rows.num_rows)
-        return rows.filter(pa.array(mask))
+        for condition in sorted(conjuncts(where), key=may_fail):
+            if rows.num_rows:
+                test = compile_expr(condition)(StoredRows(rows, self.params, self.now))
+                rows = rows.filter(pa.array(as_mask(test, rows.num_rows)))
+        return rows
 
 
 def _judge(run: _Run) -> None:
