@@ -10,6 +10,7 @@ from lark import Token
 
 from omnigraph.errors import Diagnostic
 from omnigraph.query import ast
+from omnigraph.query.habits import QUERY_HABITS
 from omnigraph.schema.ast import Annotation, Name
 from omnigraph.schema.grammar import Grammar
 from omnigraph.schema.literals import Literal, read_int
@@ -329,6 +330,7 @@ GRAMMAR = Grammar(
     callbacks=_Callbacks(),
     code="Q000",
     words=("query",),
+    habits=QUERY_HABITS,
     groups=(
         ("PROP", frozenset({"VAR", *_STARTS_EXPRESSION}), "an expression"),
         ("COMPARE", _OPERATORS, "an operator"),

@@ -14,10 +14,12 @@ import hashlib
 import importlib.resources
 import io
 import os
+import re
 import sys
 import tempfile
 import threading
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from omnigraph.errors import Diagnostic, LanguageError
 from omnigraph.schema.driver import Driver
 from omnigraph.schema.source import SourceText
 
-__all__ = ["Grammar", "RefusedWhileParsing", "cache_folder", "nearest_name"]
+__all__ = ["Grammar", "Habit", "RefusedWhileParsing", "cache_folder", "nearest_name"]
 
 MAX_REPORTED = 20
 """Most syntax errors of one file that are reported together."""
@@ -43,6 +45,29 @@ class RefusedWhileParsing(Exception):
         self.message, self.start, self.end = message, start, end
 
 
+@dataclass(frozen=True, slots=True)
+class Habit:
+    """Something people write who come from another language, and what to say to it.
+
+    Args:
+        pattern: matches where the text stops making sense.
+        hint: how it is written here.
+        after: must match the end of what stands before, on the same line.
+        expects: a terminal that must be possible there.
+    """
+
+    pattern: str
+    hint: str
+    after: str = ""
+    expects: str = ""
+
+    def fits(self, text: str, at: int, accepted: set[str]) -> bool:
+        if self.expects and self.expects not in accepted:
+            return False
+        before = text[max(text.rfind("\n", 0, at) + 1, at - 80) : at]
+        return re.match(self.pattern, text[at : at + 80]) is not None and re.search(self.after, before) is not None
+
+
 class Grammar:
     """One language's parser.
 
@@ -54,6 +79,7 @@ class Grammar:
         words: the words that begin a top-level declaration.
         names: terminal name → what a person calls it.
         groups: (sign, terminals, words): where `sign` may stand, `words` say all of `terminals`.
+        habits: hints for those who write another language's signs; the first that fits is given.
     """
 
     def __init__(
@@ -66,10 +92,11 @@ class Grammar:
         words: tuple[str, ...],
         names: Mapping[str, str],
         groups: tuple[tuple[str, frozenset[str], str], ...] = (),
+        habits: tuple[Habit, ...] = (),
     ) -> None:
         self._package, self._filename, self._callbacks = package, filename, callbacks
         self._code, self._words, self._names = code, words, names
-        self._groups = groups
+        self._groups, self._habits = groups, habits
         self._lock = threading.Lock()
         self._lark: Lark | None = None
         self._driver: Driver | None = None
@@ -171,11 +198,14 @@ class Grammar:
             found = source.text[at : at + 1]
         problem = f"unexpected {_shown(found)}"
         if found == '"':
-            problem = "a string that isn't closed on its line, or holds an unknown escape"
-        elif source.text.startswith("/*", at):
+            problem, hint = _broken_string(source.text, at)
+            return Diagnostic(self._code, problem, source.span(at, at + 1), hint=hint)
+        if source.text.startswith("/*", at):
             problem = "a comment that is never closed"
+        habit = next((h.hint for h in self._habits if h.fits(source.text, at, accepted)), None)
         message = f"{problem}: expected {self._in_words(accepted)}"
-        return Diagnostic(self._code, message, source.span(at, at + len(found)), hint=self._suggest(found, accepted))
+        hint = habit or self._suggest(found, accepted)
+        return Diagnostic(self._code, message, source.span(at, at + len(found)), hint=hint)
 
     def _accepted(self, error: UnexpectedInput) -> set[str]:
         interactive = getattr(error, "interactive_parser", None)
@@ -224,6 +254,21 @@ def nearest_name(name: str, names: Any) -> str | None:
     folded = {n.lower(): n for n in names}
     near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return folded[near[0]] if near and folded[near[0]] != name else None
+
+
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
+_UNKNOWN_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4}).')
+
+
+def _broken_string(text: str, at: int) -> tuple[str, str | None]:
+    """What is wrong with the string that begins here, and what to do."""
+    whole = _STRING.match(text, at)
+    if whole is None:
+        return "a string that isn't closed on its line", r"a line's end inside a string is written `\n`"
+    escape = re.search(_UNKNOWN_ESCAPE, re.sub(r"\\\\", "  ", whole.group()))
+    if escape is None:
+        return "a string that can't stand here", None
+    return f"unknown escape `{escape.group()}` in a string", r"a backslash itself is written `\\`"
 
 
 def _shown(found: str) -> str:

@@ -8,6 +8,7 @@ from lark import Token
 
 from omnigraph.schema import ast
 from omnigraph.schema.grammar import Grammar
+from omnigraph.schema.habits import SCHEMA_HABITS
 from omnigraph.schema.literals import Literal, read_float, read_int, read_string
 from omnigraph.schema.source import SourceText
 
@@ -194,6 +195,7 @@ GRAMMAR = Grammar(
     callbacks=_Callbacks(),
     code="S00",
     words=("interface", "node", "edge"),
+    habits=SCHEMA_HABITS,
     names={
         "TYPE": "a type name (upper-case first)",
         "NAME": "a name (lower-case first)",
