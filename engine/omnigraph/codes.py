@@ -111,7 +111,13 @@ _PLANS = (
         "give it a @default, or let it be null",
     ),
     Code("OG-MF-104", "what may be null becomes required", "fill the nulls, then add a new property and drop this one"),
+    Code(
+        "OG-MF-105",
+        "the key of a type with data changes",
+        "the ids of its rows are made of it: declare another type and move the rows",
+    ),
     Code("OG-MF-106", "a property's type changes, or an enum loses a word", "add a new property and move the values"),
+    Code("OG-MF-107", "an edge type gets other ends", "declare another edge type, and drop this one"),
 )
 
 _WARNINGS = (
