@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from omnigraph.errors import LanguageError
 from omnigraph.query import compile_queries
+from omnigraph.query.lint import lint_queries, lint_schema
 from omnigraph.schema import compile_schema
 from tests.engine.lang.cases import FOLDER, read_cases
 
@@ -67,12 +69,17 @@ def refusal(compile: Callable[[], object]) -> str | None:
 def query(text: str) -> str | None:
     said = refusal(lambda: compile_queries(text, SOCIAL))
     assert said is None or said.startswith("<query>:")
+    report = lint_queries(text, SOCIAL)
+    assert report.ok == (said is None), "lint and the compiler refuse the same texts"
+    json.dumps(report.as_dict())
+    assert lint_queries(text, None).ok or said is not None
     return said
 
 
 def schema(text: str) -> str | None:
     said = refusal(lambda: compile_schema(text))
     assert said is None or said.startswith("schema.pg:")
+    assert lint_schema(text).ok == (said is None)
     return said
 
 
