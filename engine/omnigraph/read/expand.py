@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.errors import Conflict
 from omnigraph.read.adjacency import Links
 from omnigraph.read.datum import Bools, Evaluate, Longs
 from omnigraph.read.env import rows_where

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import lance
@@ -88,6 +89,9 @@ def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
             operation = lance.LanceOperation.Update(update_mode="rewrite_rows")
         operation.new_fragments = [*operation.new_fragments, *fragments]
         _guard(dataset, operation)
+        # Lance may count new fragments as indexed where every fragment an update names is. This list takes its fields
+        # out of that; with all of them in it, rows are never looked for in an index that hasn't seen them.
+        operation.fields_for_preserving_frag_bitmap = _field_ids(dataset.lance_schema.fields())
         return operation
 
 
@@ -140,6 +144,10 @@ def _guard(dataset: lance.LanceDataset, operation: Any) -> None:
     touched = {f.id for f in operation.updated_fragments} | set(operation.removed_fragment_ids)
     if lowest.id not in touched:
         operation.updated_fragments = [*operation.updated_fragments, lowest]
+
+
+def _field_ids(fields: Iterable[Any]) -> list[int]:
+    return [number for field in fields for number in (field.id(), *_field_ids(field.children()))]
 
 
 def apply(dataset: lance.LanceDataset, operation: Any, mark: str) -> lance.LanceDataset:

@@ -50,7 +50,9 @@ def state_of(engine: Engine, branch: str, commit: CommitInfo) -> ManifestState:
     lineage = branch if manifest.began(branch, commit.manifest_version) == commit.branch else commit.branch
     if manifest.exists(lineage):
         state = manifest.at(lineage, commit.manifest_version)
-        if state.head.id == commit.id:
+        # The origin has several commits of one manifest version.
+        origin = commit.schema_hash is None and state.head.manifest_version == commit.manifest_version
+        if state.head.id == commit.id or origin:
             return state
     raise NotFound(
         f"commit {commit.id} was made on branch {commit.branch!r}, which has been deleted, and its state with it: read "

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from omnigraph.errors import Conflict
 from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import Column, Rows
+from omnigraph.write.keys import render_key
 
-__all__ = ["LOOKUP_LIMIT", "Committed"]
+__all__ = ["LOOKUP_LIMIT", "Committed", "refuse_repeated"]
 
 LOOKUP_LIMIT = 10_000  # above this many values one scan of the column is quicker than an IN list
 
@@ -71,6 +74,26 @@ class Committed:
             found = self.matching(table_key, parts[0], first, names)
         return found.filter(pc.invert(pc.is_in(found.column("id"), value_set=one_chunk(rows.column("id")))))
 
+    def check_keys(self, entity: NodeType | EdgeType) -> None:
+        """Whether new ids of this type would be rendered as the stored ones are.
+
+        Raises:
+            Conflict: they wouldn't, so the same key would become a second row.
+        """
+        if len(entity.key) < 2 and not (entity.key and isinstance(entity, EdgeType)):
+            return
+        if self._empty(entity.table_key):
+            return
+        # No write of ours mixes the two, so that one row tells.
+        row = self.snapshot.scan(entity.table_key, list(dict.fromkeys(["id", *entity.key])), limit=1)
+        if row.num_rows and render_key([row.column(name) for name in entity.key])[0] != row.column("id")[0]:
+            raise Conflict(
+                f"the ids of {entity.name} were made by another version of omnigraph, which rendered the key "
+                f"({', '.join(entity.key)}) otherwise: export the graph and load it into a new one, then write there",
+                code="foreign_ids",
+                details={"table_key": entity.table_key},
+            )
+
     def edges(self, table_key: str) -> pa.Table:
         """All edges: id, src, dst."""
         if self._empty(table_key):
@@ -87,3 +110,25 @@ class Committed:
         at = self.matching(table_key, "src", touched, ["id", "src"])
         stays = at.filter(pc.invert(pc.is_in(at.column("id"), value_set=one_chunk(without))))
         return one_chunk(stays.column("src")), lost
+
+
+def refuse_repeated(entity: NodeType | EdgeType, stored: Column, met: int | None = None) -> None:
+    """A write finds rows by their ids, so it mustn't meet an id that stands at several.
+
+    Args:
+        stored: the ids of all rows that have one of the ids to be written.
+        met: how many rows the write means; by default as many as there are ids.
+
+    Raises:
+        Conflict: an id stands at a row that isn't meant.
+    """
+    ids = one_chunk(stored)
+    if len(ids) == (pc.count_distinct(ids).as_py() if met is None else met):
+        return
+    repeated = next((c["values"] for c in pc.value_counts(ids).to_pylist() if c["counts"] > 1), None)
+    raise Conflict(
+        f"{entity.name} {repeated!r} is stored several times, and this write would change all of these rows: "
+        "`omnigraph verify` lists such ids. Export the graph, give each row an id of its own, and load it anew",
+        code="repeated_id",
+        details={"table_key": entity.table_key, "id": repeated},
+    )

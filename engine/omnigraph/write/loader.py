@@ -29,7 +29,7 @@ from omnigraph.storage import (
 )
 from omnigraph.storage.arrow import table_schema
 from omnigraph.write import constraints
-from omnigraph.write.committed import Committed
+from omnigraph.write.committed import Committed, refuse_repeated
 from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.merge_rows import fold_repeats, merge_rows
@@ -226,6 +226,7 @@ def judge(base: Snapshot, loaded: dict[str, Loaded], mode: Mode, findings: Findi
     """Constraints over the state as it would be; in a merge it first completes the rows from what is committed."""
     committed = Committed(base, replaced=frozenset(loaded) if mode == "overwrite" else frozenset())
     for item in loaded.values():
+        committed.check_keys(item.entity)
         if mode == "merge":
             _merge(committed, item, findings)
         else:
@@ -251,6 +252,8 @@ def _distinct(committed: Committed, item: Loaded, findings: Findings) -> None:
 def _merge(committed: Committed, item: Loaded, findings: Findings) -> None:
     item.rows = fold_repeats(item.entity, item.rows)
     old = committed.rows(item.entity.table_key, item.rows.column("id")) if not item.generated else None
+    if old is not None:
+        refuse_repeated(item.entity, old.column("id"))
     item.rows = merge_rows(item.entity, item.rows, old)
     constraints.check_values(item.entity, item.rows, findings)
     item.known = old

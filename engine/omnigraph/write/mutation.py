@@ -32,6 +32,7 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
 from omnigraph.write import constraints
 from omnigraph.write.columns import cast_column, one_chunk
+from omnigraph.write.committed import refuse_repeated
 from omnigraph.write.findings import BadRecord, Findings
 from omnigraph.write.keys import hashed_ids, render_key
 from omnigraph.write.loader import done_before
@@ -241,6 +242,7 @@ class _Run:
         ids = one_chunk(self._where(node, statement.where).column("id"))
         if len(ids) == 0:
             return
+        refuse_repeated(node, self.staging.rows(node, ids).column("id"), met=len(ids))
         self.staging.delete(node, ids)
         self.nodes += len(pc.unique(ids))
         for edge in self.catalog.edges_at(node.name):

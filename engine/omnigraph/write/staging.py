@@ -11,7 +11,7 @@ from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot, TableChange
 from omnigraph.storage.arrow import table_schema
 from omnigraph.write.columns import one_chunk
-from omnigraph.write.committed import Committed
+from omnigraph.write.committed import Committed, refuse_repeated
 from omnigraph.write.constraints import Column
 
 __all__ = ["MutationStaging"]
@@ -97,6 +97,7 @@ class MutationStaging:
                 continue
             rows = self.pending(entity).cast(table_schema(entity))
             stored = self.committed.rows(key, rows.column("id"))
+            refuse_repeated(entity, stored.column("id"))
             where = pc.index_in(one_chunk(rows.column("id")), value_set=one_chunk(stored.column("id")))
             appends = rows.filter(pc.is_null(where))
             known = pc.is_valid(where)

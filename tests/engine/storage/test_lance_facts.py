@@ -148,3 +148,28 @@ def test_schema_metadata_and_lineage_survive_compaction(tmp_path: Path) -> None:
     assert after.schema.metadata == {b"omnigraph:internal_schema_version": b"3"}
     assert after.schema.field("object_id").metadata == {b"lance-schema:unenforced-primary-key": b"true"}
     assert len(after.get_fragments()) < 5
+
+
+@pytest.mark.parametrize("kind", ["BTREE", "BITMAP", "NGRAM", "INVERTED"])
+def test_rows_written_beside_an_indexed_fragment_are_not_taken_for_indexed(tmp_path: Path, kind: str) -> None:
+    dataset = make(tmp_path / "d", rows(["a", "b", "c"]))
+    dataset.create_scalar_index("id", kind, name="i")
+    for change in (CHANGES["append"], CHANGES["upsert"], CHANGES["all"]):
+        dataset = apply(dataset, stage(dataset, change), "mark")
+        assert [set(index["fragment_ids"]) for index in dataset.list_indices()] in ([{0}], [set()])
+    assert dataset.to_table(filter="id = 'new'").num_rows == 1
+    assert dataset.to_table(filter="id = 'x'").num_rows == 1
+
+
+def test_an_update_says_that_every_field_may_have_changed(tmp_path: Path) -> None:
+    """Else Lance counts new fragments as indexed once the index covers those that the update names."""
+    nested = pa.table({"id": ["a"], "v": pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2)), "l": [[1]]})
+    dataset = lance.write_dataset(nested, str(tmp_path / "d"), enable_stable_row_ids=True)
+    operation = stage(dataset, TableChange("node:T", upserts=nested))
+    named = {
+        number
+        for field in dataset.lance_schema.fields()
+        for number in (field.id(), *(c.id() for c in field.children()))
+    }
+    assert set(operation.fields_for_preserving_frag_bitmap) == named
+    assert len(named) >= 4
