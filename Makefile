@@ -23,6 +23,7 @@ test: setup lint unit cluster-test ## everything: style, types, architecture, dr
 lint: setup types imports crds-check
 	@.venv/bin/ruff check -q $(SRC)
 	@.venv/bin/ruff format -q --check $(SRC) || { echo "run: make format"; exit 1; }
+	@.venv/bin/omnigraph fmt --check --quiet examples tests/data/lang || { echo "run: make format"; exit 1; }
 
 types: setup
 	@.venv/bin/mypy --no-error-summary engine server operator hack/demo
@@ -30,9 +31,10 @@ types: setup
 imports: setup
 	@.venv/bin/lint-imports --no-logo 2>/dev/null | tail -20 || .venv/bin/lint-imports
 
-format: setup ## ruff: format and fix
+format: setup ## ruff and omnigraph fmt: format and fix
 	@.venv/bin/ruff format -q $(SRC)
 	@.venv/bin/ruff check -q --fix $(SRC)
+	@.venv/bin/omnigraph fmt --quiet examples tests/data/lang
 
 crds: setup ## write crds/ from the models
 	@$(PY) -m omnigraph_operator.model.crd --write

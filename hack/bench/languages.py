@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 
 from omnigraph.query import compile as compiler
-from omnigraph.query import compile_query
+from omnigraph.query import compile_query, format_queries
 from omnigraph.query.parser import parse_queries
 from omnigraph.schema import compile_schema
 from omnigraph.schema.source import SourceText
@@ -64,6 +64,10 @@ def main() -> None:
     print(f"query, parsed        {median(lambda: parse_queries(SourceText(QUERY, 'q')), 200):8.3f} ms")
     print(f"query, compiled      {median(lambda: compile_anew(catalog), 200):8.3f} ms   (aim: under 2)")
     print(f"query, cached        {median(lambda: compile_query(QUERY, catalog), 2000):8.4f} ms   (aim: under 0.02)")
+    queries = [QUERY.replace("query friends", f"query friends{n}") for n in range(450)]
+    lines = sum(len(text.splitlines()) for text in queries)
+    took = median(lambda: format_queries("".join(queries)), 3)
+    print(f"formatted, {lines} lines  {took:8.0f} ms   (aim: 5,000 lines in about 1,000)")
     code = (
         "import time; t = time.perf_counter(); from omnigraph.query.parser import GRAMMAR; GRAMMAR.parser;"
         "print((time.perf_counter() - t) * 1e3)"

@@ -171,10 +171,12 @@ def _replace(path: Path, content: bytes) -> None:
 
 def _print_diff(old: str, new: str, name: str) -> None:
     import difflib
+    import re
 
     # Lines end at \n alone, as in the languages; a \r is shown as a part of its line.
-    before, after = ([f"{line}\n" for line in text.split("\n")] for text in (old, new))
-    sys.stdout.writelines(difflib.unified_diff(before, after, name, f"{name} (formatted)"))
+    before, after = (re.findall(r"[^\n]*\n|[^\n]+", text) for text in (old, new))
+    for line in difflib.unified_diff(before, after, name, f"{name} (formatted)"):
+        sys.stdout.write(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
 
 
 def _summary(changed: int, unchanged: int, failed: int, *, would: bool) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from omnigraph.query.parser import GRAMMAR
-from omnigraph.schema.concrete import Branch, Leaf, Tree, first_leaf
-from omnigraph.schema.layout import Doc, Group, IfBroken, Indent, Line
+from omnigraph.schema.concrete import Branch, Leaf, Tree, first_leaf, leaves, read_tree
+from omnigraph.schema.layout import Doc, Group, IfBroken, Indent, Line, on_one_line
 from omnigraph.schema.printing import TIGHT, Printer, is_comma, is_tight, only_leaf
 from omnigraph.schema.source import SourceText
 
-__all__ = ["format_queries"]
+__all__ = ["format_queries", "plain_words"]
 
 # Tokens of two words; what stands between them isn't a part of the token.
 _TWO_WORDS = {"NOT_IN": "not in", "_SHORTEST": "= shortest"}
@@ -23,6 +23,20 @@ def format_queries(text: str, *, file: str = "<query>") -> str:
         LanguageError: the text doesn't parse.
     """
     return _QueryPrinter().format(GRAMMAR, SourceText(text, file))
+
+
+def plain_words(expression: str) -> str:
+    """An expression that parses, as the formatter writes it but on one line, without comments and the `$` of names: the
+    same words for every layout of it."""
+    tree = read_tree(GRAMMAR, SourceText(f"query q() {{ match {{ x }} return {{ {expression} }} }}", "expression"))
+    for leaf in leaves(tree):
+        leaf.after, leaf.inside = [], []
+        if leaf.kind != "STRING":
+            leaf.text = leaf.text.removeprefix("$")
+    query = tree.children[1]
+    assert isinstance(query, Branch)
+    returned = next(n for n in query.children if isinstance(n, Branch) and n.rule == "return")
+    return on_one_line(_QueryPrinter().show(returned.children[2]))
 
 
 class _QueryPrinter(Printer):

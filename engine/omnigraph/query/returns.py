@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from omnigraph.query import ast
 from omnigraph.query.aggregates import grouped_columns
 from omnigraph.query.expressions import check
+from omnigraph.query.format import plain_words
 from omnigraph.query.ir import Aggregate, Distinct, Expr, Operator, Project, ResultColumn
 from omnigraph.query.scope import Refused, Scope
 
@@ -65,27 +65,14 @@ def _column(item: ast.Item, scope: Scope, *, distinct: bool) -> Expr:
 
 # ---- default names ----
 
-_PIECE = re.compile(
-    r'(?P<text>"(?:[^"\\]|\\.)*")|(?P<gap>(?:\s|//[^\n]*|/\*[\s\S]*?\*/)+)|\$|(?P<word>\w+)|(?P<sign>.)'
-)
-_NO_CALL = frozenset(["and", "or", "not", "contains", "starts_with", "in", "is", "as", "case", "when", "then", "else"])
-
 
 def _default_name(item: ast.Item, scope: Scope) -> str:
-    """`p.name`, `count(p)`, `p.age + 1`: as written, without `$`, comments, and white space that says nothing."""
-    out: list[str] = []
-    gap = False
-    for piece in _PIECE.finditer(scope.source.text, *item.place):
-        if piece["gap"]:
-            gap = True
-        elif piece.group() != "$":
-            out.append(f"{' ' if gap and _apart(out, piece.group()) else ''}{piece.group()}")
-            gap = False
-    return "".join(out)
-
-
-def _apart(before: list[str], piece: str) -> bool:
-    last = before[-1].strip() if before else ""
-    if last in ("", "(", "[", ".") or piece in (")", "]", ",", "."):
-        return False
-    return piece != "(" or not last.isidentifier() or last in _NO_CALL
+    """`p.name`, `count(p)`, `p.age + 1`: as the formatter writes it, without `$` and comments; so formatting a text
+    changes no name."""
+    text = scope.source.text[slice(*item.place)]
+    match item.expr:
+        case ast.PropRef(var, name) if text.startswith("$"):
+            return f"{var}.{name.text}"
+        case ast.VarRef(name) if text.startswith("$"):
+            return name
+    return plain_words(text)

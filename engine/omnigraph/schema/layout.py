@@ -23,6 +23,7 @@ __all__ = [
     "Line",
     "join_lines",
     "lay_out",
+    "on_one_line",
 ]
 
 WIDTH = 100
@@ -161,6 +162,23 @@ def lay_out(doc: Doc) -> list[tuple[str, str]]:
             lines.add(doc.text)
     lines.end()
     return lines.done
+
+
+def on_one_line(doc: Doc) -> str:
+    """A document without any line break, however long, one blank where it has several."""
+    parts: list[str] = []
+    stack: list[Doc] = [doc]
+    while stack:
+        doc = stack.pop()
+        if isinstance(doc, str):
+            parts.append(doc)
+        elif isinstance(doc, list | tuple):
+            stack.extend(reversed(doc))
+        elif isinstance(doc, Group | Indent):
+            stack.append(doc.content)
+        elif isinstance(doc, Line):
+            parts.append(" " if doc.flat else "")
+    return "".join(parts)
 
 
 def _fits(room: int, doc: Doc, after: list[tuple[int, bool, Doc]]) -> bool:

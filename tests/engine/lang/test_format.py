@@ -12,11 +12,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequest, LanguageError
-from omnigraph.query import format_queries
+from omnigraph.query import compile_queries, format_queries
 from omnigraph.query.format import _QueryPrinter
 from omnigraph.query.parser import GRAMMAR as QUERY
 from omnigraph.query.parser import parse_queries
-from omnigraph.schema import format_schema
+from omnigraph.schema import compile_schema, format_schema
 from omnigraph.schema.concrete import leaves, read_tree
 from omnigraph.schema.format import _SchemaPrinter
 from omnigraph.schema.grammar import Grammar
@@ -26,6 +26,7 @@ from omnigraph.schema.parser import parse_schema
 from omnigraph.schema.printing import Printer
 from omnigraph.schema.source import SourceText
 from tests.engine.lang.cases import read_cases
+from tests.engine.lang.printing import query_lines
 from tests.engine.lang.trees import query_texts, schema_texts
 from tests.engine.lang.written import bare, write_queries, write_schema
 
@@ -162,6 +163,23 @@ def test_the_cases_in_any_layout(language: str) -> None:
                 read += 1
                 check(language, messy)
     assert read > 2 * len(texts)
+
+
+def test_formatting_changes_no_plan_and_no_name_of_a_column() -> None:
+    """What the query cases compile to, before and after, and from a layout that nobody would choose."""
+    compared = 0
+    for seed, case in enumerate(read_cases("query")):
+        try:
+            catalog = compile_schema(case.schema)
+            before = [line for q in compile_queries(case.text, catalog).values() for line in query_lines(q)]
+        except LanguageError:
+            continue
+        messy = scattered(QUERY, case.text, seed, 0.0)
+        for text in (case.text, messy):
+            after = [line for q in compile_queries(format_queries(text), catalog).values() for line in query_lines(q)]
+            assert after == before, text
+        compared += 1
+    assert compared > 100
 
 
 # ---- single rules ----
