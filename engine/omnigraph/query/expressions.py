@@ -271,7 +271,7 @@ def _call(node: ast.CallExpr, scope: Scope) -> Expr:
     if name in SEARCHES or name in RANKINGS:
         refuse_search_here(node, scope)
         arguments = tuple(_given(argument, scope) for argument in node.arguments)
-        return check_search(node, arguments) if name in SEARCHES else check_ranking(node, arguments, scope)
+        return check_search(node, arguments) if name in SEARCHES else check_ranking(node, arguments)
     if name in FUNCTIONS:
         _refuse_keywords(node)
         return call(node, tuple(_given(argument, scope) for argument in node.arguments))

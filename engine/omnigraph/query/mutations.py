@@ -12,7 +12,7 @@ from omnigraph.query.ir import Call, Delete, Expr, InsertEdge, InsertNode, Lit, 
 from omnigraph.query.scope import Bare, Refused, Scope, did_you_mean
 from omnigraph.query.unify import shown
 from omnigraph.schema.ast import Name
-from omnigraph.schema.catalog import EdgeType, NodeType, Type, table_key
+from omnigraph.schema.catalog import EdgeType, NodeType, Property, Type, table_key
 from omnigraph.schema.literals import Literal
 
 __all__ = ["check_mutation"]
@@ -139,11 +139,21 @@ def _complete(
     """T12 for what is required and isn't given; where a name was misspelt that says enough."""
     if set(given) - set(type_.properties) - set(ends):
         return
-    needed = [p.name for p in type_.properties.values() if not p.type.nullable and not p.has_default]
+    needed = [
+        p.name
+        for p in type_.properties.values()
+        if not p.type.nullable and not p.has_default and _embed_source(p) not in given
+    ]
     missing = [f"`{word}:`, the key of a {node}" for word, node in ends.items() if word not in given]
     missing += [f"`{name}`" for name in needed if name not in given]
     if missing:
         scope.refuse(Refused("T12", f"{type_.name} needs {', '.join(missing)}", node.type.place))
+
+
+def _embed_source(prop: Property) -> str | None:
+    """The property whose text an `@embed` turns into this one."""
+    given = dict(prop.annotations).get("embed")
+    return given[0] if isinstance(given, tuple) else given
 
 
 def _endpoint(assignment: ast.Assignment, node: NodeType, scope: Scope) -> Expr:

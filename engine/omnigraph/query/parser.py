@@ -167,8 +167,8 @@ class _Callbacks(LiteralCallbacks):
     def hops(c: Children) -> tuple[str, int, int | None, tuple[int, int]]:
         """`{n}` is exactly n hops, `{n,}` has no end."""
         low, *high = (read_int(t, t.start_pos) for t in c if t.type == "INT")
-        most = high[0] if high else None if len(c) > 1 else low
-        return "hops", low, most, place_of([c[0], *(t for t in c if t.type == "INT")])
+        most = high[0] if high else None if len(c) > 2 else low
+        return "hops", low, most, place_of(c)
 
     @staticmethod
     def hop_filter(c: Children) -> tuple[str, Any]:

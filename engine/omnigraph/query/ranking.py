@@ -6,7 +6,7 @@ from omnigraph.query import ast
 from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
 from omnigraph.query.scope import Refused, Scope
 from omnigraph.query.unify import Given, shown
-from omnigraph.schema.catalog import Type
+from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.schema.literals import Literal, Mismatch, fit
 
 __all__ = ["RANKINGS", "SEARCHES", "check_ranking", "check_search", "has_ranking", "refuse_search_here"]
@@ -52,35 +52,37 @@ def check_search(node: ast.CallExpr, arguments: tuple[Given, ...]) -> Call:
     field, query = _text_operands(node, arguments, code)
     edits: tuple[Expr, ...] = ()
     if node.name == "fuzzy":
-        edits = (Lit(_edits(arguments), Type("I64")),)
+        edits = (_edits(arguments),)
     return Call(node.name, (field, query, *edits), Type("Bool", field.type.nullable or query.type.nullable))
 
 
-def _edits(arguments: tuple[Given, ...]) -> int:
+def _edits(arguments: tuple[Given, ...]) -> Expr:
+    """A literal, judged here, or an integer parameter, judged when the query runs."""
     if len(arguments) < 3:
-        return 1
-    given = arguments[2]
-    value = given.expr.value if isinstance(given.expr, Lit) else None
-    if type(value) is not int or not 0 <= value <= _MOST_EDITS:
-        raise Refused("T19", f"max_edits is a literal from 0 to {_MOST_EDITS}", given.place)
-    return value
+        return Lit(1, Type("I64"))
+    expr, type_ = arguments[2].expr, arguments[2].type
+    if isinstance(expr, Lit) and type(expr.value) is int and 0 <= expr.value <= _MOST_EDITS:
+        return expr
+    if isinstance(expr, Param) and type_.base in INTEGERS and not type_.list and not type_.nullable:
+        return expr
+    raise Refused("T19", f"max_edits is a whole number from 0 to {_MOST_EDITS}", arguments[2].place)
 
 
-def check_ranking(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> Call:
+def check_ranking(node: ast.CallExpr, arguments: tuple[Given, ...]) -> Call:
     """`nearest`, `bm25` or `rrf`: an F64.
 
     Raises:
         Refused: T15 for `nearest`, T20 for `bm25`, T21 for `rrf`.
     """
     if node.name == "nearest":
-        return _nearest(node, arguments, scope)
+        return _nearest(node, arguments)
     if node.name == "rrf":
         return _rrf(node, arguments)
     _count(node, "T20", 2, 2)
     return Call("bm25", _text_operands(node, arguments, "T20"), Type("F64", True))  # null without a hit
 
 
-def _nearest(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> Call:
+def _nearest(node: ast.CallExpr, arguments: tuple[Given, ...]) -> Call:
     approximate = False
     _count(node, "T15", 2, 2, keywords=("approximate",))
     for keyword in node.keywords:
@@ -91,12 +93,12 @@ def _nearest(node: ast.CallExpr, arguments: tuple[Given, ...], scope: Scope) -> 
     if not isinstance(vector.expr, Prop) or not vector.expr.var or vector.type.base != "Vector":
         message = f"`nearest` takes a Vector property of a variable first, and this is {_what(vector)}"
         raise Refused("T15", message, vector.place, f"write `{_USAGE['nearest']}`")
-    wanted = _query_vector(vector.expr, query, scope)
+    wanted = _query_vector(vector.expr, query)
     nullable = vector.type.nullable or wanted.type.nullable
     return Call("nearest", (vector.expr, wanted, Lit(approximate, Type("Bool"))), Type("F64", nullable))
 
 
-def _query_vector(vector: Prop, query: Given, scope: Scope) -> Expr:
+def _query_vector(vector: Prop, query: Given) -> Expr:
     dim = vector.type.dim
     if isinstance(query.expr, Lit) and query.type.list:
         try:
@@ -109,26 +111,20 @@ def _query_vector(vector: Prop, query: Given, scope: Scope) -> Expr:
     if isinstance(query.expr, Param) and query.type.base == "Vector" and query.type.dim == dim:
         return query.expr
     if query.type.base == "String" and not query.type.list and _is_constant(query.expr):
-        entities = scope.entities(scope.variables[vector.var])
-        if all("embed" in dict(e.properties[vector.name].annotations) for e in entities):
-            return query.expr
-        hint = f"give a Vector({dim}), or annotate the property with @embed"
-        raise Refused(
-            "T15", f"`{vector.name}` has no @embed, so a text can't be turned into a vector", query.place, hint
-        )
+        return query.expr
     message = f"`nearest` takes a parameter Vector({dim}), a list of {dim} numbers or a text, and this is "
     raise Refused("T15", message + shown(query.type), query.place)
 
 
 def _rrf(node: ast.CallExpr, arguments: tuple[Given, ...]) -> Call:
     k = _DEFAULT_K
-    _count(node, "T21", 2, 2, keywords=("k",))
-    for keyword in node.keywords:
-        value = keyword.value.value if isinstance(keyword.value, Literal) else None
+    _count(node, "T21", 2, 2 if node.keywords else 3, keywords=("k",))
+    for given in (*node.arguments[2:], *(keyword.value for keyword in node.keywords)):  # `rrf(a, b, 60)` is `k=60`
+        value = given.value if isinstance(given, Literal) else None
         if type(value) is not int or not 1 <= value < 2**31:
-            raise Refused("T21", "`k` is a positive whole number, as a literal", keyword.value.place)
+            raise Refused("T21", "`k` is a positive whole number, as a literal", given.place)
         k = value
-    for ranking in arguments:
+    for ranking in arguments[:2]:
         if not isinstance(ranking.expr, Call) or ranking.expr.fn not in ("nearest", "bm25"):
             message = f"`rrf` takes nearest(…) and bm25(…), and this is {shown(ranking.type)}"
             raise Refused("T21", message, ranking.place, f"write `{_USAGE['rrf']}`")

@@ -110,8 +110,7 @@ def _read(clause: Clause, scope: Scope, taken: Callable[[str], bool]) -> _Edge:
     several = shortest or (low, high) != (1, 1)
     for name, type_ in zip(step.names, named, strict=True):
         if several and type_.source != type_.target:
-            place = step.hops.place if step.hops and len(named) == 1 else name.place
-            raise Refused("T5", f"{_leads(type_)} and can't be followed twice", place)
+            raise Refused("T5", f"{_leads(type_)} and can't be followed twice", name.place)
     source, target = (_end(end, scope) for end in (clause.source, clause.target))
     if isinstance(clause, ast.Shortest):
         var: str | None = _path_variable(clause, scope, taken)

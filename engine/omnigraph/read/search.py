@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.errors import Internal
+from omnigraph.errors import BadRequest, Internal
 from omnigraph.query.ir import Call, Prop
 from omnigraph.read.compute import Array, nulls, pc
 from omnigraph.read.datum import Datum, Env, Evaluate, Longs
@@ -93,8 +93,8 @@ def phrase_rows(index: TextIndex, words: list[str]) -> Longs:
 
 
 def _near(index: TextIndex, words: list[str], edits: object) -> Longs:
-    if not isinstance(edits, int):
-        raise Internal("fuzzy without its number of edits")
+    if not isinstance(edits, int) or not 0 <= edits <= 2:
+        raise BadRequest(f"fuzzy: max_edits is a whole number from 0 to 2, and this is {edits}")
     numbers = [near_words(index.words, word, edits) for word in dict.fromkeys(words)]
     return _rows(index, np.unique(np.concatenate(numbers)).tolist() if numbers else [])
 
