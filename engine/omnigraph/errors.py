@@ -193,14 +193,25 @@ class RowLevelCasContention(Conflict):
 
 
 class MergeConflicts(Conflict):
-    """A branch merge found rows that both sides changed. Nothing was published."""
+    """A branch merge found rows that both sides changed, or that together break a constraint. Nothing was published.
 
-    def __init__(self, conflicts: Iterable[Mapping[str, Any]]) -> None:
+    Args:
+        conflicts: each with `kind`, `table_key`, `id`, `message`, and the row as `base`, `ours` and `theirs` have it.
+        total: how many there are, where not all of them are given.
+    """
+
+    def __init__(self, conflicts: Iterable[Mapping[str, Any]], *, total: int | None = None) -> None:
         self.conflicts = [dict(c) for c in conflicts]
+        total = total or len(self.conflicts)
+        first = self.conflicts[:5]
+        lines = [f"{c.get('kind')}: {c.get('table_key')} {c.get('id')!r}: {c.get('message')}" for c in first]
+        if total > len(first):
+            lines.append(f"and {total - len(first)} more")
+        head = f"the merge has {total} conflict{'' if total == 1 else 's'}; nothing was published"
         super().__init__(
-            f"the merge has {len(self.conflicts)} conflict(s); nothing was published",
+            "\n  ".join([head, *lines]),
             code="merge_conflicts",
-            details={"conflicts": self.conflicts},
+            details={"total": total, "conflicts": self.conflicts},
         )
 
 

@@ -26,7 +26,7 @@ from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, 
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
-    from omnigraph.write import LoadResult, MutationResult, Progress
+    from omnigraph.write import LoadResult, MergeResult, MutationResult, Progress
     from omnigraph.write.mapping import Mapping as LoadMapping
     from omnigraph.write.sources import Source
 
@@ -122,6 +122,45 @@ class Branches:
             Conflict: branches that began from it live, or a write on it is running.
         """
         return self._repository.delete_branch(name)
+
+    def merge(
+        self,
+        source: str,
+        into: str = "main",
+        *,
+        delete_source: bool = False,
+        expect_head: str | None = None,
+        actor: str | None = None,
+        operation_id: str | None = None,
+    ) -> MergeResult:
+        """Bring a branch's changes into another, row by row against their common ancestor, as one commit.
+
+        The source may be deleted at once: nothing of the target depends on it.
+
+        Args:
+            source: a branch, `branch@moment` or a commit id.
+            into: the branch that gets the changes.
+            delete_source: delete the source, a branch, afterwards.
+            expect_head: the target's head commit the caller saw; anything newer refuses the merge.
+            actor: who asks; default is the graph's.
+            operation_id: a ULID; the same one again changes nothing.
+
+        Raises:
+            MergeConflicts: with each row both sides changed, or that breaks a constraint; nothing was published.
+            NotFound: no such branch.
+            Conflict: the target moved meanwhile; `retryable` says whether to try again.
+        """
+        result = write.merge(
+            self._repository,
+            source,
+            into,
+            actor=actor or self._actor,
+            operation_id=operation_id,
+            expect_head=expect_head,
+        )
+        if delete_source:
+            self.delete(source)
+        return result
 
 
 class Schema:

@@ -1,8 +1,10 @@
-"""`branch create|list|delete` and `commit list|show`: the lineages of a graph and their history."""
+"""`branch create|list|delete|merge` and `commit list|show`: the lineages of a graph and their history."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -11,7 +13,7 @@ from omnigraph.cli.output import Output
 
 __all__ = ["register"]
 
-_branch = typer.Typer(name="branch", help="Make, list and delete branches.", no_args_is_help=True)
+_branch = typer.Typer(name="branch", help="Make, list, merge and delete branches.", no_args_is_help=True)
 _commit = typer.Typer(name="commit", help="Show the history.", no_args_is_help=True)
 
 
@@ -70,6 +72,75 @@ def delete(
     Output(format, quiet).report(
         f"deleted branch {gone.name}, which was at commit {gone.head.id}", {"name": gone.name, "head": gone.head.id}
     )
+
+
+@_branch.command("merge")
+def merge(
+    graph: GraphUri,
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="A branch, BRANCH@WHEN or a commit id.", show_default=False)
+    ],
+    into: Annotated[str, typer.Option("--into", metavar="BRANCH", help="The branch that gets the changes.")] = "main",
+    delete_source: Annotated[
+        bool, typer.Option("--delete-source", help="Delete the source branch afterwards.")
+    ] = False,
+    expect_head: Annotated[
+        str | None,
+        typer.Option("--expect-head", metavar="COMMIT", help="Refuse (exit 4) unless this is the target's head."),
+    ] = None,
+    actor: Actor = None,
+    format: Format = "table",
+    quiet: Quiet = False,
+) -> None:
+    """Merge a branch into another, row by row. Conflicts are listed, and then nothing is changed (exit 3).
+
+    \b
+    Examples:
+      omnigraph branch merge graph.omni draft
+      omnigraph branch merge graph.omni draft --into review --delete-source
+      omnigraph branch merge graph.omni draft --format json
+    """
+    import omnigraph
+
+    out = Output(format, quiet)
+    opened = omnigraph.open(graph, actor=actor)
+    try:
+        done = opened.branches.merge(source, into, delete_source=delete_source, expect_head=expect_head)
+    except omnigraph.MergeConflicts as error:
+        out.records(_CONFLICT, [_conflict(c) for c in error.conflicts], narrow=("kind", "table_key", "id", "message"))
+        raise
+    tables = [
+        {
+            "table_key": t.table_key,
+            "inserted": t.inserted,
+            "updated": t.updated,
+            "deleted": t.deleted,
+            "copied": t.copied,
+        }
+        for t in done.tables
+    ]
+    lines = [f"{into}: {done.outcome.replace('_', ' ')}" + (f", commit {done.commit.id}" if done.commit else "")]
+    lines += [
+        f"  {t['table_key']}: {t['inserted']} inserted, {t['updated']} updated, {t['deleted']} deleted" for t in tables
+    ]
+    out.report(
+        "\n".join(lines),
+        {
+            "outcome": done.outcome,
+            "commit": done.commit.id if done.commit else None,
+            "base": done.base,
+            "source": done.source,
+            "tables": tables,
+        },
+    )
+
+
+_CONFLICT = dict.fromkeys(("kind", "table_key", "id", "message", "base", "ours", "theirs"), "String")
+
+
+def _conflict(conflict: Mapping[str, Any]) -> dict[str, str | None]:
+    sides = {side: json.dumps(conflict[side], ensure_ascii=False) for side in ("base", "ours", "theirs")}
+    return {name: sides.get(name, conflict[name]) for name in _CONFLICT}
 
 
 @_branch.command("list")

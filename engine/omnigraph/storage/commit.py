@@ -44,7 +44,7 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
     """
     branch = staging.branch
     keys = [c.table_key for c in staging.changes]
-    if len(set(keys)) != len(keys) or not keys:
+    if len(set(keys)) != len(keys) or not (keys or staging.merged_parent):
         raise Internal("a commit needs at least one change, and at most one per table")
     operation_id = check_operation_id(staging.operation_id) if staging.operation_id else ""
     with engine.queued(branch, keys):
@@ -66,6 +66,8 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
             if ref.branch == lance_branch(branch):
                 refs[ref.table_key] = ref = settle_drift(engine, branch, ref)
                 pins[ref.table_key] = pin_of(ref)
+        if not keys:
+            return _publish_merge(engine, staging, pins, base.head.schema_hash, operation_id or name)
         write = _Write(engine, staging, refs, pins, base.head.schema_hash, name, operation_id or name)
         return write.run()
 
@@ -84,6 +86,24 @@ def _check_head(state: ManifestState, expected: str | None) -> None:
             code="head_moved",
             details={"branch": state.branch, "expected": expected, "actual": state.head.id},
         )
+
+
+def _publish_merge(
+    engine: Engine, staging: Staging, pins: dict[str, Pin | None], schema_hash: str | None, operation_id: str
+) -> CommitInfo:
+    """A merge that changes no row: its commit only says that the other side is in. No table moves, so no sidecar."""
+    draft = CommitDraft(str(ULID()), staging.actor, operation_id, schema_hash, merged_parent=staging.merged_parent)
+    return publish(
+        engine.manifest,
+        engine.history,
+        staging.branch,
+        draft,
+        [],
+        expected=pins,
+        schema_hash=schema_hash,
+        already=lambda _: None,
+        check=lambda state: _check_head(state, staging.expect_head),
+    )
 
 
 class _Write:
@@ -119,6 +139,7 @@ class _Write:
             reads={k: pins[k] for k in staging.reads if k not in refs},
             schema_hash=schema_hash,
             marked=True,
+            merge_source=staging.merged_parent,
         )
 
     def run(self) -> CommitInfo:
@@ -203,7 +224,13 @@ class _Write:
             replace(ref, branch=self.lineage, version=ref.version + 1, row_count=self.handles[key].count_rows())
             for key, ref in self.refs.items()
         ]
-        draft = CommitDraft(str(ULID()), self.staging.actor, self.sidecar.operation_id, self.schema_hash)
+        draft = CommitDraft(
+            str(ULID()),
+            self.staging.actor,
+            self.sidecar.operation_id,
+            self.schema_hash,
+            merged_parent=self.staging.merged_parent,
+        )
         done = publish(
             self.engine.manifest,
             self.engine.history,

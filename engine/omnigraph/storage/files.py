@@ -39,6 +39,7 @@ class Files(Protocol):
     def delete(self, name: str) -> None: ...
     def exists(self, name: str) -> bool: ...
     def list(self, folder: str) -> list[str]: ...
+    def copy(self, source: str, target: str) -> None: ...
 
 
 class LocalFiles:
@@ -80,6 +81,30 @@ class LocalFiles:
             except FileNotFoundError:
                 return
             sync_directory(os.path.dirname(self.path(name)))
+
+    def copy(self, source: str, target: str) -> None:
+        """The target appears whole or not at all. Both are never changed afterwards, so that they may share blocks."""
+        path = self.path(target)
+        with lance_errors(f"copying {self.path(source)} to {path}"):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+            try:
+                try:
+                    os.link(self.path(source), temporary)
+                except OSError as error:
+                    if isinstance(error, FileNotFoundError):
+                        raise
+                    shutil.copyfile(self.path(source), temporary)  # the file system has no links
+                    handle = os.open(temporary, os.O_RDONLY)
+                    try:
+                        os.fsync(handle)
+                    finally:
+                        os.close(handle)
+                os.replace(temporary, path)
+            finally:
+                if os.path.lexists(temporary):  # a rename onto another link of the same file does nothing
+                    os.unlink(temporary)
+            sync_directory(os.path.dirname(path))
 
     def exists(self, name: str) -> bool:
         return os.path.exists(self.path(name))
@@ -130,6 +155,10 @@ class RemoteFiles:
         if self.exists(name):
             with lance_errors(f"deleting {self.root.join(name)}"):
                 self.fs.delete_file(self._path(name))
+
+    def copy(self, source: str, target: str) -> None:
+        with lance_errors(f"copying {self.root.join(source)} to {self.root.join(target)}"):
+            self.fs.copy_file(self._path(source), self._path(target))
 
     def exists(self, name: str) -> bool:
         with lance_errors(f"looking for {self.root.join(name)}"):

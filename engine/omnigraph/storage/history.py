@@ -141,6 +141,22 @@ class History:
                     self._merge(actors, actor_rows([head]))
             self._recorded.add(head.id)
 
+    def adopt(self, commits: Sequence[CommitInfo], branch: str) -> None:
+        """Add another branch's commits to this one's table, so that they outlive the other. Repeating it adds nothing.
+
+        Until a commit of this branch names one of them as its parent, nothing of them is seen.
+        """
+        with self._lock, lance_errors(f"completing the history of branch {branch}"):
+            known = set(self._lineage(branch).to_table(columns=["graph_commit_id"])["graph_commit_id"].to_pylist())
+            missing = [c for c in commits if c.id not in known]
+            if missing:
+                self._merge(self._own(branch), commit_rows(missing))
+                reach(Step.MERGE_HISTORY_ADOPTED)
+            named = set(self._actors())
+            unnamed = [c for c in missing if c.actor is not None and c.id not in named]
+            if unnamed:
+                self._merge(self.store.latest(ACTORS), actor_rows(unnamed))
+
     def audit(
         self, *, commit_id: str, kind: str, actor: str | None, operation_id: str, writer_kind: str, outcomes: object
     ) -> None:
@@ -211,7 +227,7 @@ class History:
             if commit.operation_id != operation_id or commit.recovery_kind not in (None, "RolledForward"):
                 continue
             # The table of a young branch is its parent's, with what the parent got after they parted.
-            if commit.branch == branch or any(c.id == commit.id for c in self.commits(branch, head)):
+            if commit.branch == branch == MAIN or any(c.id == commit.id for c in self.commits(branch, head)):
                 return commit
         return None
 

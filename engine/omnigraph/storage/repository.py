@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest, Forbidden, NotFound
+from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound
 from omnigraph.points import split_point
 from omnigraph.schema.catalog import Catalog
 from omnigraph.storage import branch as branches
 from omnigraph.storage import fragments
+from omnigraph.storage.ancestry import merge_base
 from omnigraph.storage.commit import commit as commit_staging
 from omnigraph.storage.create import create_graph, made_by
+from omnigraph.storage.delta import touched_ids, whole_fragments
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.indices import IndexReport, build_indices
 from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
+from omnigraph.storage.lineage import common_version
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.sweep import SweepReport, sweep
+from omnigraph.storage.takeover import copy_fragments, copyable
 from omnigraph.storage.travel import commit_at, find_commit, state_of
 from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableRef
 from omnigraph.storage.uri import parse_root
@@ -164,6 +168,66 @@ class Repository:
         """The one function every writer ends in; see `omnigraph.storage.commit.commit`."""
         self._writable()
         return commit_staging(self.engine, staging, base.state)
+
+    def adopt_history(self, source: Snapshot, branch: str) -> None:
+        """Before a merge: the source's commits become part of the branch's own history table."""
+        self._writable()
+        history = self.engine.history
+        history.adopt(history.commits(source.branch, source.head), branch)
+
+    def touched_ids(
+        self, table_key: str, one: Snapshot, other: Snapshot, *, without: Collection[int] = frozenset()
+    ) -> pa.Array[Any]:
+        """Ids of the rows that may differ between two snapshots; see `delta.touched_ids`."""
+        return touched_ids(self.engine.store, one.tables.get(table_key), other.tables.get(table_key), without=without)
+
+    def merge_base(self, ours: Snapshot, theirs: Snapshot) -> Snapshot:
+        """The nearest common ancestor of two states, through both kinds of parents.
+
+        Raises:
+            Conflict: there is none, or its state went with a deleted branch.
+        """
+        history = self.engine.history
+        known = {c.id: c for s in (ours, theirs) for c in history.commits(s.branch, s.head)}
+        base = merge_base(known, ours.head.id, theirs.head.id)
+        if base is None:
+            raise Conflict("the two branches have no common ancestor: they can't be merged", code="no_common_ancestor")
+        try:
+            return Snapshot(self.engine, state_of(self.engine, ours.branch, base))
+        except NotFound as error:
+            raise Conflict(
+                f"their common ancestor, commit {base.id}, can't be read any more ({error.message}): export one of the "
+                "branches and load it into the other with mode merge",
+                code="merge_base_gone",
+                details={"commit": base.id, "branch": base.branch},
+            ) from error
+
+    def whole_fragments(
+        self, table_key: str, base: Snapshot, theirs: Snapshot, ours: Snapshot, rows: int
+    ) -> dict[int, dict[str, Any]]:
+        """Data files of `theirs`, by fragment number, that hold nothing but rows inserted since `base`.
+
+        Empty where a file of theirs can't stand among those of `ours`. See `takeover`.
+        """
+        refs = [snapshot.tables.get(table_key) for snapshot in (base, theirs, ours)]
+        old, new, here = refs
+        if old is None or new is None or here is None:
+            return {}
+        store = self.engine.store
+        try:
+            grown_from = common_version(store, old, new)
+            if grown_from is None or not copyable(store, new, here):
+                return {}
+            return whole_fragments(store, grown_from, new, rows)
+        except NotFound:
+            return {}  # the common version was cleaned away: the rows are read instead
+
+    def copy_fragments(
+        self, theirs: Snapshot, ours: Snapshot, table_key: str, files: Sequence[Mapping[str, Any]]
+    ) -> tuple[str, ...]:
+        """Copy data files of `theirs` to the branch of `ours`, invisible until a commit names them."""
+        target = self.write_target(ours, table_key)
+        return copy_fragments(self.engine.store, theirs.ref(table_key), target, files)
 
     def write_target(self, base: Snapshot, table_key: str) -> TableRef:
         """Where data files for this table go on the snapshot's branch; forks the table if that is its first write."""

@@ -48,6 +48,7 @@ class Sidecar:
     """One write in flight.
 
     `reads` are pins the validation relied on: a roll forward checks them as the writer's own publish would have.
+    `merge_source`: the commit that a merge takes in, its second parent.
     `marked`: the writer's Lance transactions carry the sidecar's name, so its moves are told from another's.
     """
 
@@ -61,6 +62,7 @@ class Sidecar:
     reads: Mapping[str, Pin | None] = field(default_factory=dict)
     schema_hash: str | None = None
     marked: bool = False
+    merge_source: str | None = None
 
     @property
     def file(self) -> str:
@@ -89,6 +91,7 @@ def render(sidecar: Sidecar) -> bytes:
         "reads": [{"table_key": k, "pin": None if p is None else list(p)} for k, p in sorted(sidecar.reads.items())],
         "schema_hash": sidecar.schema_hash,
         "marked": sidecar.marked,
+        "merge_source_commit_id": sidecar.merge_source,
     }
     return json.dumps(data, indent=1).encode()
 
@@ -116,6 +119,7 @@ def parse(name: str, data: bytes) -> Sidecar:
             reads={_text(r, "table_key"): _pin(r["pin"]) for r in raw.get("reads") or ()},
             schema_hash=_optional(raw, "schema_hash"),
             marked=bool(raw.get("marked", False)),
+            merge_source=_optional(raw, "merge_source_commit_id"),
         )
         if len({t.table_key for t in sidecar.tables}) != len(sidecar.tables):
             raise ValueError("a table stands in it twice")

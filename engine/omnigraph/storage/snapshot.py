@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -111,6 +111,14 @@ class Snapshot:
             if unknown:
                 raise BadRequest(f"{table_key} has no column {', '.join(unknown)}", details={"table_key": table_key})
         return dataset.scanner(columns=names, filter=filter, limit=limit, prefilter=True)
+
+    def fragment_rows(self, table_key: str, numbers: Collection[int], columns: Sequence[str]) -> pa.Table:
+        """The rows of some of the table's data fragments, by their numbers."""
+        with lance_errors(f"reading {table_key}"):
+            dataset = self.dataset(table_key)
+            chosen = [dataset.get_fragment(number) for number in numbers]
+            rows: pa.Table = dataset.scanner(columns=list(columns), fragments=chosen).to_table()
+        return rows
 
     def take(
         self, table_key: str, row_ids: Sequence[int] | pa.Array[Any] | np.ndarray[Any, Any], columns: Sequence[str]

@@ -37,6 +37,8 @@ class Step(StrEnum):
     RECOVERY_FORK_DELETED = "recovery.fork-deleted"
     RECOVERY_PUBLISHED = "recovery.published"
     RECOVERY_AUDITED = "recovery.audited"
+    MERGE_FILE_COPIED = "merge.file-copied"
+    MERGE_HISTORY_ADOPTED = "merge.history-adopted"
     BRANCH_CREATED = "branch.created"
     BRANCH_DELETED = "branch.deleted"
     BRANCH_RECLAIMED = "branch.reclaimed"

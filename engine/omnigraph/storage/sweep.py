@@ -269,6 +269,7 @@ def _publish(
         operation_id=sidecar.operation_id,
         schema_hash=None,
         recovery_kind=kind,
+        merged_parent=sidecar.merge_source if kind == "RolledForward" else None,
         extra={"recovered_sidecar": sidecar.name, "recovered_actor": sidecar.actor_id},
     )
     commit = publish(

@@ -72,6 +72,7 @@ class Staging:
         operation_id: ULID of the write; the same id submitted again changes nothing.
         actor: who asked, or None.
         expect_head: the branch's head commit id the caller saw, or None for any.
+        merged_parent: the head of the branch that is merged; then `changes` may be empty.
     """
 
     branch: str
@@ -81,6 +82,7 @@ class Staging:
     operation_id: str = ""
     actor: str | None = None
     expect_head: str | None = None
+    merged_parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,6 @@
-"""Writing: mutations, loads and exports. Each verb fills a `Staging` that `Repository.commit` makes visible at once.
+"""Writing: mutations, loads, merges and exports.
+
+Each verb fills a `Staging` that `Repository.commit` makes visible at once.
 
 Names are imported at first use, since `omnigraph.write.mapping` serves programs that have neither pyarrow nor lance.
 """
@@ -11,16 +13,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from omnigraph.write.exporter import export
     from omnigraph.write.loader import LoadResult, Progress, load
+    from omnigraph.write.merging import MergeResult, merge
     from omnigraph.write.mutation import MutationResult, mutate
 
-__all__ = ["LoadResult", "MutationResult", "Progress", "export", "load", "mutate"]
+__all__ = ["LoadResult", "MergeResult", "MutationResult", "Progress", "export", "load", "merge", "mutate"]
 
 _HOME = {
     "LoadResult": "loader",
+    "MergeResult": "merging",
     "MutationResult": "mutation",
     "Progress": "loader",
     "export": "exporter",
     "load": "loader",
+    "merge": "merging",
     "mutate": "mutation",
 }
 

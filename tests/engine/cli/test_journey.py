@@ -150,3 +150,30 @@ def test_branches_begin_anywhere_and_end(graph: Path, command) -> None:
     assert command("branch", "delete", graph, "fix/names").code == 1
     assert command("branch", "delete", graph, "main").code == 1
     assert command("branch", "delete", graph, "child", "-f", "json").json()["name"] == "child"
+
+
+def test_a_branch_is_merged_or_its_conflicts_are_listed(graph: Path, files: Path, command) -> None:
+    def age(branch: str, years: int) -> None:
+        params = json.dumps({"name": "Ada", "age": years})
+        ran = command("mutate", graph, files / "queries.gq", "-n", "add", "-p", params, "--branch", branch)
+        assert ran.code == 0, ran.err
+
+    assert command("branch", "create", graph, "draft").code == 0
+    age("draft", 40)
+    done = command("branch", "merge", graph, "draft")
+    assert done.code == 0, done.err
+    assert "fast forward" in done.out
+    assert "1 updated" in done.out
+    age("draft", 50)
+    age("main", 60)
+    refused = command("branch", "merge", graph, "draft", "-f", "json")
+    assert refused.code == 3
+    assert "divergent_update" in refused.err
+    (conflict,) = refused.json()
+    assert (conflict["kind"], conflict["id"]) == ("divergent_update", "Ada")
+    assert [json.loads(conflict[side])["age"] for side in ("base", "ours", "theirs")] == [40, 60, 50]
+    assert "Ada" in command("branch", "merge", graph, "draft").out
+    age("main", 50)
+    agreed = command("branch", "merge", graph, "draft", "--delete-source", "-f", "json")
+    assert agreed.json()["outcome"] == "merged"
+    assert [b["name"] for b in command("branch", "list", graph, "-f", "json").json()] == ["main"]

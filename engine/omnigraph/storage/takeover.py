@@ -1,0 +1,61 @@
+"""Data files of one lineage of a table become another's by copying, not by writing their rows again.
+
+A copied file is right where it is only if it was written with the field ids of the table it goes to, holds no reference
+to other files (blobs do), and all its rows are to be taken: `whole_fragments` sees to the last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import lance
+
+from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.steps import Step, reach
+from omnigraph.storage.store import Store
+from omnigraph.storage.types import TableRef
+
+__all__ = ["copy_fragments", "copyable"]
+
+
+def copyable(store: Store, source: TableRef, target: TableRef) -> bool:
+    """Whether a data file of one lineage can stand in the other."""
+    one, other = store.pinned(source), store.pinned(target)
+    return source.location == target.location and _fields(one) == _fields(other) and not _has_blobs(one)
+
+
+def _fields(dataset: lance.LanceDataset) -> str:
+    return str(dataset.lance_schema)
+
+
+def _has_blobs(dataset: lance.LanceDataset) -> bool:
+    return any("blob" in str(field.type).lower() or b"lance-encoding:blob" in (field.metadata or {}) for field in
+               dataset.schema)  # fmt: skip
+
+
+def copy_fragments(
+    store: Store, source: TableRef, target: TableRef, fragments: Iterable[Mapping[str, Any]]
+) -> tuple[str, ...]:
+    """Copy the files of whole fragments to the target's lineage; nothing is visible until a commit names them.
+
+    Args:
+        fragments: from `whole_fragments` of the source.
+
+    Returns:
+        One JSON text per fragment, for `TableChange.fragments`.
+    """
+    out = []
+    for data in fragments:
+        for file in data["files"]:
+            store.files.copy(_place(source, file["path"]), _place(target, file["path"]))
+            reach(Step.MERGE_FILE_COPIED)
+        fresh = dict.fromkeys(("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta"))
+        out.append(json.dumps({**data, **fresh, "id": 0}))
+    return tuple(out)
+
+
+def _place(ref: TableRef, path: str) -> str:
+    branch = lance_branch(ref.branch)
+    return f"{ref.location}/data/{path}" if branch is None else f"{ref.location}/tree/{branch}/data/{path}"
