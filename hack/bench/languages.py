@@ -12,7 +12,7 @@ from collections.abc import Callable
 from omnigraph.query import compile as compiler
 from omnigraph.query import compile_query, format_queries
 from omnigraph.query.parser import parse_queries
-from omnigraph.schema import compile_schema
+from omnigraph.schema import compile_schema, ir_of, plan_migration
 from omnigraph.schema.source import SourceText
 
 SCHEMA = """
@@ -58,8 +58,29 @@ def compile_anew(catalog: compiler.Catalog) -> None:
     compile_query(QUERY, catalog)
 
 
+def large_schema(types: int) -> str:
+    """A schema of that many node types, as many edge types less one, and a few properties and constraints in each."""
+    node = """
+node T{0} implements Named @description("type {0}") {{
+  slug: String @key  label: String?  size: U64?  state: enum(new, active, gone) @default("new")  tags: [String]
+  seen: DateTime? @index  vec: Vector(8)? @embed("label")
+  @range(size, 0..1000000) @check(slug, "^[a-z0-9-]+$") @unique(label, size)
+}}"""
+    edge = "edge E{0}: T{0} -> T{1} @card(0..9) {{ since: Date?  weight: F64?  @unique(src, dst) }}"
+    nodes = [node.format(i) for i in range(types)]
+    edges = [edge.format(i, i + 1) for i in range(types - 1)]
+    return "\n".join(["interface Named { name: String @index }", *nodes, *edges])
+
+
 def main() -> None:
     catalog = compile_schema(SCHEMA)
+    large = large_schema(60)
+    larger = compile_schema(large)
+    accepted = ir_of(larger)
+    changed = compile_schema(large.replace("weight: F64?", "weight: F64?  note: String?"))
+    print(f"schema, 60 types     {median(lambda: compile_schema(large), 20):8.3f} ms   (aim: under 50)")
+    print(f"schema, its IR       {median(lambda: ir_of(larger).identity, 20):8.3f} ms")
+    print(f"schema, planned      {median(lambda: plan_migration(accepted, changed).digest, 20):8.3f} ms")
     print(f"schema, {len(SCHEMA.splitlines())} lines     {median(lambda: compile_schema(SCHEMA), 100):8.3f} ms")
     print(f"query, parsed        {median(lambda: parse_queries(SourceText(QUERY, 'q')), 200):8.3f} ms")
     print(f"query, compiled      {median(lambda: compile_anew(catalog), 200):8.3f} ms   (aim: under 2)")
