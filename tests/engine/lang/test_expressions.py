@@ -61,7 +61,38 @@ def grown(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-EXPRESSIONS = st.recursive(st.sampled_from(LEAVES), grown, max_leaves=8)
+ANYTHING = st.recursive(st.sampled_from(LEAVES), grown, max_leaves=8)
+
+# Those of a type, which mostly compile: `N`, `T`, `B`, `D` and `L` in a form stand for one of that type.
+FORMS = {
+    "N": """$p.age | $p.score | $i | 2 | 1.5 | (N + N) | (N / N) | (-N) | mod(N, N) | abs(N) | round(N) | length(T)
+        | length(L) | to_int(T) | to_float(N) | year(D) | days_between(D, D) | coalesce(N, N)
+        | case when B then N else N end | case when B then N end""",
+    "T": """$p.name | $p.email | $s | "x" | $p.status | lower(T) | trim(T) | replace(T, "a", T) | to_string(N)
+        | to_string(D) | substring(T, 0, length(T)) | coalesce(T, null, T) | case when B then T when B then T end""",
+    "B": """$p.active | $b | true | (N < N) | (N = N) | (T != T) | (D >= D) | (T contains T) | (T in L) | (not B)
+        | (B and B) | (B or B) | (T is null) | (N is not null) | starts_with(T, T) | matches(T, "a+") | (L contains T)
+        | (T not in [T, T]) | exists { $p knows $q $q.age > 3 }""",
+    "D": """$p.born | $d | date("2026-01-31") | add_days(D, length(T)) | add_months(D, 2) | date_trunc("month", D)""",
+    "L": """$p.tags | $l | ["a", "b"] | [T, T] | split(T, ",") | coalesce(L, L) | []""",
+}
+_HOLE = re.compile(r"\b[NTBDL]\b")
+
+
+@st.composite
+def of_a_type(draw: st.DrawFn) -> str:
+    text = draw(st.sampled_from("NTBDL"))
+    for step in range(60):
+        hole = _HOLE.search(text)
+        if hole is None:
+            return text
+        forms = [form.strip() for form in FORMS[hole[0]].split("|")]
+        plain = [form for form in forms if not _HOLE.search(form)]
+        text = text[: hole.start()] + draw(st.sampled_from(forms if step < 12 else plain)) + text[hole.end() :]
+    return _HOLE.sub("null", text)
+
+
+EXPRESSIONS = st.one_of(ANYTHING, of_a_type())
 HEAD = "query a($s: String, $i: I32, $u: U64, $d: Date, $t: DateTime?, $l: [String], $b: Bool?)"
 
 
