@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from omnigraph.errors import Internal
-from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
+from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Type
 
 __all__ = ["arrow_of", "column_type", "entity_properties", "entity_type", "property_names"]
 
@@ -59,14 +59,9 @@ def entity_type(catalog: Catalog, type_: Type) -> NodeType | EdgeType:
     first, *others = (catalog.edges[name] for name in type_.entity.split("|"))
     if not others:
         return first
-    shared = {
-        name: p for name, p in first.properties.items() if all(_same(p.type, o.properties.get(name)) for o in others)
-    }
+    theirs = [{name: p.type for name, p in other.properties.items()} for other in others]
+    shared = {name: p for name, p in first.properties.items() if all(types.get(name) == p.type for types in theirs)}
     return replace(first, name=type_.entity, properties=shared)
-
-
-def _same(type_: Type, other: Property | None) -> bool:
-    return other is not None and replace(other.type, nullable=False) == replace(type_, nullable=False)
 
 
 def column_type(catalog: Catalog, type_: Type) -> pa.DataType:

@@ -7,6 +7,7 @@ objects, the rows that come of it. Nothing here knows arrays or plans.
 from __future__ import annotations
 
 import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -369,7 +370,9 @@ def matches(draw: st.DrawFn) -> tuple[Block, list[str]]:
         out.optionals.append(block)
         bound += [w.b for w in block.walks if w.edges != ["works"] and w.b not in bound]
     if bound != people:
-        out.after = draw(st.lists(conditions(bound), max_size=1))
+        for test in draw(st.lists(conditions(bound), max_size=1)):
+            waits = set(re.findall(r"\$(\w+)", test.text)) & set(bound[len(people) :])
+            (out.after if waits else out.tests).append(test)
     return out, bound
 
 
