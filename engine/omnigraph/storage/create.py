@@ -15,6 +15,7 @@ from omnigraph.storage.engine import Engine
 from omnigraph.storage.history import ACTORS_SCHEMA, COMMITS_SCHEMA
 from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, MANIFEST, RECOVERY, check_operation_id, free_location
 from omnigraph.storage.manifest import head_row, manifest_schema, manifest_table, registration_row, version_row
+from omnigraph.storage.probe import refuse_lossy
 from omnigraph.storage.schemas import remember, write_copies, write_schema
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store, create_dataset
@@ -33,12 +34,14 @@ def create_graph(engine: Engine, catalog: Catalog, actor: str | None, operation_
 
     Raises:
         Conflict: there is a graph at this root already.
+        Unavailable: the store loses commits.
     """
     store = engine.store
     if operation_id is not None:
         check_operation_id(operation_id)
     if store.latest_or_none(MANIFEST) is not None:
         return _made_before(engine, operation_id)
+    refuse_lossy(store)
     write_schema(store.files, catalog)
     reach(Step.CREATE_SCHEMA_WRITTEN)
     commit = CommitInfo(

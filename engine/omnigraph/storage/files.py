@@ -135,6 +135,7 @@ class RemoteFiles:
                 endpoint_override=host or None,
                 scheme="http" if scheme == "http" else "https",
                 force_virtual_addressing=options.get("aws_virtual_hosted_style_request") == "true",
+                allow_delayed_open=True,  # a small file is one request then, not the three of an upload in parts
             )
             self.prefix = root.uri.removeprefix("s3://")
         else:
@@ -159,6 +160,10 @@ class RemoteFiles:
     def copy(self, source: str, target: str) -> None:
         with lance_errors(f"copying {self.root.join(source)} to {self.root.join(target)}"):
             self.fs.copy_file(self._path(source), self._path(target))
+
+    def delete_folder(self, name: str) -> None:
+        with lance_errors(f"deleting {self.root.join(name)}"):
+            self.fs.delete_dir(self._path(name))
 
     def exists(self, name: str) -> bool:
         with lance_errors(f"looking for {self.root.join(name)}"):

@@ -1,0 +1,133 @@
+"""An S3 server for tests: moto's, in this process, on a free loopback port; and ways to count and to spoil requests."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+import boto3
+from moto.server import ThreadedMotoServer
+from werkzeug.serving import WSGIRequestHandler
+
+BUCKET = "graphs"
+KEY, SECRET = "AKIDTESTTESTTEST", "s3cr3t-that-nobody-may-see"
+
+Wsgi = Callable[[dict[str, Any], Any], Any]
+
+
+@dataclass
+class S3:
+    """A running server.
+
+    Args:
+        endpoint: `http://127.0.0.1:port`.
+        seen: requests by method and what they are for, since the last `reset`.
+        sent: bytes of the bodies put.
+        deaf: ignore `If-None-Match`, as stores do that lose commits.
+        broken: answer every request with this status; 0 for none.
+    """
+
+    endpoint: str = ""
+    seen: Counter[str] = field(default_factory=Counter)
+    sent: int = 0
+    deaf: bool = False
+    broken: int = 0
+
+    def uri(self, name: str = "") -> str:
+        return f"s3://{BUCKET}/{name or uuid4().hex[:12]}"
+
+    def env(self) -> dict[str, str]:
+        return {
+            "AWS_ACCESS_KEY_ID": KEY,
+            "AWS_SECRET_ACCESS_KEY": SECRET,
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ALLOW_HTTP": "true",
+        }
+
+    def client(self) -> Any:
+        return boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            region_name="us-east-1",
+            aws_access_key_id=KEY,
+            aws_secret_access_key=SECRET,
+        )
+
+    def keys(self, uri: str) -> list[str]:
+        """Names below a graph's root."""
+        prefix = uri.removeprefix(f"s3://{BUCKET}/") + "/"
+        pages = self.client().get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=prefix)
+        return [o["Key"].removeprefix(prefix) for page in pages for o in page.get("Contents", [])]
+
+    def read(self, uri: str, name: str) -> bytes:
+        key = f"{uri.removeprefix(f's3://{BUCKET}/')}/{name}"
+        data: bytes = self.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
+        return data
+
+    def copy(self, uri: str, to: str) -> None:
+        client, source, target = self.client(), *(u.removeprefix(f"s3://{BUCKET}/") for u in (uri, to))
+        for name in self.keys(uri):
+            client.copy_object(
+                Bucket=BUCKET, Key=f"{target}/{name}", CopySource={"Bucket": BUCKET, "Key": f"{source}/{name}"}
+            )
+
+    def upload(self, folder: Any, uri: str) -> None:
+        client, prefix = self.client(), uri.removeprefix(f"s3://{BUCKET}/")
+        for path in folder.rglob("*"):
+            if path.is_file():
+                client.put_object(Bucket=BUCKET, Key=f"{prefix}/{path.relative_to(folder)}", Body=path.read_bytes())
+
+    def reset(self) -> None:
+        self.seen.clear()
+        self.sent = 0
+
+    def wrap(self, app: Wsgi) -> Wsgi:
+        def answer(environ: dict[str, Any], start: Any) -> Any:
+            method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
+            self.seen["LIST" if method == "GET" and "list-type" in query else method] += 1
+            if method == "PUT":
+                self.sent += int(environ.get("CONTENT_LENGTH") or 0)
+            if self.deaf:
+                environ.pop("HTTP_IF_NONE_MATCH", None)
+            if self.broken:
+                start(f"{self.broken} Broken", [("Content-Length", "0")])
+                return [b""]
+            return app(environ, start)
+
+        return answer
+
+
+@contextmanager
+def serving() -> Iterator[S3]:
+    """A server with an empty bucket, for as long as the block lasts."""
+    s3 = S3()
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    s3.endpoint = f"http://{host}:{port}"
+    running = server._server
+    running.app = s3.wrap(running.app)
+    WSGIRequestHandler.log_request = lambda *_: None  # type: ignore[method-assign]
+    s3.client().create_bucket(Bucket=BUCKET)
+    try:
+        yield s3
+    finally:
+        server.stop()
+
+
+@contextmanager
+def environment(s3: S3) -> Iterator[None]:
+    """The variables that lead to the server, for as long as the block lasts."""
+    before = dict(os.environ)
+    os.environ.update(s3.env())
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
