@@ -8,8 +8,9 @@ What the command and the server do goes through here, with the same words as in 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -26,7 +27,7 @@ from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, 
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
-    from omnigraph.write import LoadResult, MergeResult, MutationResult, Progress
+    from omnigraph.write import Diff, LoadResult, MergeResult, MutationResult, Progress
     from omnigraph.write.mapping import Mapping as LoadMapping
     from omnigraph.write.sources import Source
 
@@ -360,6 +361,47 @@ class Graph:
             id: a node's rendered key or an edge's id.
         """
         return read.entity(self._repository.snapshot(branch, at), type, id)
+
+    def diff(
+        self,
+        from_: str | Snapshot,
+        to: str | Snapshot = "main",
+        *,
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Diff:
+        """What changed from one state to another: iterate it for entries, or take `.batches()`, `.table()`, `.stats()`.
+
+        Args:
+            from_, to: a branch, `branch@moment`, a commit id or a snapshot.
+            kinds: `node`, `edge`.
+            types: names of node and edge types.
+            ops: `insert`, `update`, `delete`.
+
+        Raises:
+            NotFound: no such branch, moment or commit.
+            BadRequest: no such kind, type or operation.
+        """
+        one, other = self._repository.point(from_), self._repository.point(to)
+        return write.Diff(self._repository, one, other, kinds, types, ops)
+
+    def changes(
+        self,
+        since: str | int | datetime | Snapshot,
+        *,
+        branch: str = "main",
+        kinds: Collection[str] | None = None,
+        types: Collection[str] | None = None,
+        ops: Collection[str] | None = None,
+    ) -> Diff:
+        """What changed on a branch since a moment of its history; ask again with `.to.head.id` for what follows.
+
+        Args:
+            since: a commit id, a manifest version, a time or a snapshot.
+        """
+        to = self._repository.snapshot(branch)
+        return write.Diff(self._repository, self._repository.snapshot(branch, since), to, kinds, types, ops)
 
     def export(self, *, branch: str = "main", at: At = None, types: Sequence[str] | None = None) -> Iterator[str]:
         """The rows of a snapshot as NDJSON lines, nodes before edges; `types` names the types to write."""

@@ -1,24 +1,38 @@
-"""`branch create|list|delete|merge` and `commit list|show`: the lineages of a graph and their history."""
+"""`branch create|list|delete|merge|diff`, `commit list|show` and `changes`: the lineages of a graph and their history."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from omnigraph.cli.options import Actor, At, Branch, Format, GraphUri, Quiet, parse_at
 from omnigraph.cli.output import Output
 
+if TYPE_CHECKING:
+    from omnigraph.write import Diff
+
 __all__ = ["register"]
 
-_branch = typer.Typer(name="branch", help="Make, list, merge and delete branches.", no_args_is_help=True)
+_branch = typer.Typer(name="branch", help="Make, list, compare, merge and delete branches.", no_args_is_help=True)
 _commit = typer.Typer(name="commit", help="Show the history.", no_args_is_help=True)
+
+
+Types = Annotated[
+    list[str] | None, typer.Option("--type", "-t", metavar="NAME", help="Only this node or edge type; repeatable.")
+]
+Kinds = Annotated[list[str] | None, typer.Option("--kind", metavar="node|edge", help="Only nodes, or only edges.")]
+Ops = Annotated[
+    list[str] | None, typer.Option("--op", metavar="insert|update|delete", help="Only this operation; repeatable.")
+]
+Stats = Annotated[bool, typer.Option("--stats", help="Only how many of each, by type.")]
 
 
 def register(app: typer.Typer) -> None:
     app.add_typer(_branch)
+    app.command("changes")(changes)
     app.add_typer(_commit)
 
 
@@ -141,6 +155,76 @@ _CONFLICT = dict.fromkeys(("kind", "table_key", "id", "message", "base", "ours",
 def _conflict(conflict: Mapping[str, Any]) -> dict[str, str | None]:
     sides = {side: json.dumps(conflict[side], ensure_ascii=False) for side in ("base", "ours", "theirs")}
     return {name: sides.get(name, conflict[name]) for name in _CONFLICT}
+
+
+@_branch.command("diff")
+def diff(
+    graph: GraphUri,
+    from_: Annotated[
+        str, typer.Argument(metavar="FROM", help="A branch, BRANCH@WHEN or a commit id.", show_default=False)
+    ],
+    to: Annotated[str, typer.Argument(metavar="TO", help="The same.")] = "main",
+    types: Types = None,
+    kinds: Kinds = None,
+    ops: Ops = None,
+    stats: Stats = False,
+    format: Format = "table",
+    quiet: Quiet = False,
+) -> None:
+    """Show what changed from one state to another: inserted, updated and deleted nodes and edges.
+
+    \b
+    Examples:
+      omnigraph branch diff graph.omni main draft
+      omnigraph branch diff graph.omni main@12 main --stats
+      omnigraph branch diff graph.omni main draft --type Person --op delete --format jsonl
+    """
+    import omnigraph
+
+    found = omnigraph.open(graph, read_only=True).diff(from_, to, kinds=kinds, types=types, ops=ops)
+    _show(Output(format, quiet), found, stats)
+
+
+def changes(
+    graph: GraphUri,
+    since: Annotated[str, typer.Option("--since", metavar="WHEN", help="A commit id, a manifest version or a time.")],
+    branch: Branch = "main",
+    types: Types = None,
+    kinds: Kinds = None,
+    ops: Ops = None,
+    stats: Stats = False,
+    format: Format = "jsonl",
+    quiet: Quiet = False,
+) -> None:
+    """Show what changed on a branch since a commit; says on standard error where to go on from.
+
+    \b
+    Examples:
+      omnigraph changes graph.omni --since 01J9ZC4T5E8QK3W7R2N6M1XV00
+      omnigraph changes graph.omni --since 2026-01-31 --type Person --stats
+    """
+    import omnigraph
+
+    moment = parse_at(since)
+    assert moment is not None
+    found = omnigraph.open(graph, read_only=True).changes(moment, branch=branch, kinds=kinds, types=types, ops=ops)
+    out = Output(format, quiet)
+    _show(out, found, stats)
+    out.note(f"up to commit {found.to.head.id}")
+
+
+def _show(out: Output, found: Diff, stats: bool) -> None:
+    if stats:
+        rows = [{"table_key": key} | dict(counts) for key, counts in found.stats().items()]
+        out.records({"table_key": "String", "insert": "I64", "update": "I64", "delete": "I64"}, rows)
+        return
+    columns = dict.fromkeys(("table_key", "kind", "type", "id", "op"), "String") | {"version": "I64"}
+    columns |= {"src": "String", "dst": "String"}
+    if out.format != "jsonl":
+        out.records(columns, found.table().to_pylist(), narrow=("op", "type", "id", "src", "dst"))
+        return
+    for batch in found.batches():  # as it comes: a diff may be larger than memory
+        out.records(columns, batch.to_pylist())
 
 
 @_branch.command("list")

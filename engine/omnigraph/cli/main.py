@@ -38,7 +38,7 @@ _MODULES = {
     "queries": ("query", "mutate", "explain"),
     "lint": ("lint",),
     "fmt": ("fmt",),
-    "branches": ("branch", "commit"),
+    "branches": ("branch", "commit", "changes"),
     "schemas": ("schema",),
     "maintenance": ("recover", "verify", "ensure-indices"),
     "task": ("task",),

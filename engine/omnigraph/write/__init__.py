@@ -11,14 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from omnigraph.write.diffing import Diff
     from omnigraph.write.exporter import export
     from omnigraph.write.loader import LoadResult, Progress, load
     from omnigraph.write.merging import MergeResult, merge
     from omnigraph.write.mutation import MutationResult, mutate
 
-__all__ = ["LoadResult", "MergeResult", "MutationResult", "Progress", "export", "load", "merge", "mutate"]
+__all__ = ["Diff", "LoadResult", "MergeResult", "MutationResult", "Progress", "export", "load", "merge", "mutate"]
 
 _HOME = {
+    "Diff": "diffing",
     "LoadResult": "loader",
     "MergeResult": "merging",
     "MutationResult": "mutation",

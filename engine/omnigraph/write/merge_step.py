@@ -145,7 +145,7 @@ def _elements(lists: Array) -> Array:
     return pc.list_flatten(lists)
 
 
-def _lengths(lists: Array) -> npt.NDArray[np.int64]:
+def _lengths(lists: Array) -> Any:
     return np.asarray(pc.fill_null(pc.list_value_length(lists), 0)).astype(np.int64)
 
 

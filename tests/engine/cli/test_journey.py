@@ -177,3 +177,22 @@ def test_a_branch_is_merged_or_its_conflicts_are_listed(graph: Path, files: Path
     agreed = command("branch", "merge", graph, "draft", "--delete-source", "-f", "json")
     assert agreed.json()["outcome"] == "merged"
     assert [b["name"] for b in command("branch", "list", graph, "-f", "json").json()] == ["main"]
+
+
+def test_differences_and_the_feed(graph: Path, files: Path, command) -> None:
+    assert command("branch", "create", graph, "draft").code == 0
+    head = command("commit", "list", graph, "-f", "json").json()[0]["id"]
+    params = json.dumps({"name": "Dora", "age": 40})
+    assert command("mutate", graph, files / "queries.gq", "-n", "add", "-p", params, "--branch", "draft").code == 0
+    listed = command("branch", "diff", graph, "main", "draft", "-f", "json").json()
+    assert [(e["table_key"], e["id"], e["op"]) for e in listed] == [("node:Person", "Dora", "insert")]
+    assert "Dora" in command("branch", "diff", graph, "main", "draft").out
+    assert command("branch", "diff", graph, "main", "draft", "--op", "delete", "-f", "jsonl").out == ""
+    assert command("branch", "diff", graph, "main", "draft", "--kind", "table").code == 1
+    stats = command("branch", "diff", graph, "draft", "main", "--stats", "-f", "json").json()
+    assert stats == [{"table_key": "node:Person", "insert": 0, "update": 0, "delete": 1}]
+    fed = command("changes", graph, "--since", head, "--branch", "draft")
+    assert json.loads(fed.out)["id"] == "Dora"
+    assert "up to commit" in fed.err
+    assert command("changes", graph, "--since", head).out == ""
+    assert command("changes", graph).code == 2
