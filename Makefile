@@ -23,7 +23,7 @@ test: setup lint unit cluster-test ## everything: style, types, architecture, dr
 lint: setup types imports crds-check
 	@.venv/bin/ruff check -q $(SRC)
 	@.venv/bin/ruff format -q --check $(SRC) || { echo "run: make format"; exit 1; }
-	@.venv/bin/omnigraph fmt --check --quiet examples tests/data/lang || { echo "run: make format"; exit 1; }
+	@.venv/bin/omnigraph fmt --check --quiet examples tests/data/lang/query || { echo "run: make format"; exit 1; }
 
 types: setup
 	@.venv/bin/mypy --no-error-summary engine server operator hack/demo
@@ -34,7 +34,7 @@ imports: setup
 format: setup ## ruff and omnigraph fmt: format and fix
 	@.venv/bin/ruff format -q $(SRC)
 	@.venv/bin/ruff check -q --fix $(SRC)
-	@.venv/bin/omnigraph fmt --quiet examples tests/data/lang
+	@.venv/bin/omnigraph fmt --quiet examples tests/data/lang/query
 
 crds: setup ## write crds/ from the models
 	@$(PY) -m omnigraph_operator.model.crd --write

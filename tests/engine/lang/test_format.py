@@ -37,7 +37,7 @@ LANGUAGES: dict[str, tuple[Format, Parse, Grammar]] = {
     "query": (format_queries, parse_queries, QUERY),
 }
 _COMMENT = re.compile(r'"(?:[^"\\]|\\.)*"|(//[^\n]*|/\*[\s\S]*?\*/)')
-MODERATE = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+MODERATE = settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def comments(text: str) -> list[str]:
@@ -140,7 +140,7 @@ def test_any_layout_of_a_query(tree: Any, seed: int, commented: float) -> None:
 
 @pytest.mark.parametrize("language", LANGUAGES)
 def test_the_cases_in_any_layout(language: str) -> None:
-    """Texts that people would write, each scattered in a few ways; most of them must still be read the same."""
+    """Texts that people would write, each scattered in one way; most of them must still be read the same."""
     _, parse, grammar = LANGUAGES[language]
     texts = []
     for case in read_cases(language):
@@ -153,16 +153,15 @@ def test_the_cases_in_any_layout(language: str) -> None:
     read = 0
     for seed, text in enumerate(texts):
         check(language, text)
-        for commented in (0.0, 0.15, 1.0):
-            messy = scattered(grammar, text, seed, commented)
-            try:
-                same = bare(parse(SourceText(messy, "messy"))) == bare(parse(SourceText(text, "text")))
-            except LanguageError:
-                continue
-            if same:
-                read += 1
-                check(language, messy)
-    assert read > 2 * len(texts)
+        messy = scattered(grammar, text, seed, (0.0, 0.15, 1.0)[seed % 3])
+        try:
+            same = bare(parse(SourceText(messy, "messy"))) == bare(parse(SourceText(text, "text")))
+        except LanguageError:
+            continue
+        if same:
+            read += 1
+            check(language, messy)
+    assert 3 * read > 2 * len(texts)
 
 
 def test_formatting_changes_no_plan_and_no_name_of_a_column() -> None:
@@ -175,7 +174,7 @@ def test_formatting_changes_no_plan_and_no_name_of_a_column() -> None:
         except LanguageError:
             continue
         messy = scattered(QUERY, case.text, seed, 0.0)
-        for text in (case.text, messy):
+        for text in (case.text, messy)[: 1 + (seed % 3 == 0)]:
             after = [line for q in compile_queries(format_queries(text), catalog).values() for line in query_lines(q)]
             assert after == before, text
         compared += 1
