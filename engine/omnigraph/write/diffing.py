@@ -27,18 +27,17 @@ __all__ = ["KINDS", "OPS", "SCHEMA", "Diff"]
 
 KINDS = ("node", "edge")
 OPS = ("insert", "update", "delete")
-SCHEMA = pa.schema(
-    (
-        pa.field("table_key", pa.string(), nullable=False),
-        pa.field("kind", pa.string(), nullable=False),
-        pa.field("type", pa.string(), nullable=False),
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("op", pa.string(), nullable=False),
-        pa.field("version", pa.int64()),
-        pa.field("src", pa.string()),
-        pa.field("dst", pa.string()),
-    ]
-)
+_FIELDS: list[pa.Field[Any]] = [
+    pa.field("table_key", pa.string(), nullable=False),
+    pa.field("kind", pa.string(), nullable=False),
+    pa.field("type", pa.string(), nullable=False),
+    pa.field("id", pa.string(), nullable=False),
+    pa.field("op", pa.string(), nullable=False),
+    pa.field("version", pa.int64()),
+    pa.field("src", pa.string()),
+    pa.field("dst", pa.string()),
+]
+SCHEMA = pa.schema(_FIELDS)
 _VERSION = "_row_last_updated_at_version"
 
 PORTION = 100_000

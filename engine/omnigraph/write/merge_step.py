@@ -131,7 +131,7 @@ def _same_values(one: Array, other: Array) -> Mask:
 def _same_lists(one: Array, other: Array) -> Mask:
     """Equal lengths, then equal elements, all lists' elements in one comparison."""
     lengths, others = _lengths(one), _lengths(other)
-    same = lengths == others
+    same: Mask = lengths == others
     rows = np.flatnonzero(same & (lengths > 0))
     if len(rows):
         picked = pa.array(rows)
