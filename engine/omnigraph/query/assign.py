@@ -66,10 +66,6 @@ def assigned(node: ast.Expr, type_: Type, scope: Scope) -> Expr:
 def _fitting(expr: Expr, type_: Type, node: ast.Expr, code: str) -> Expr:
     """The expression where it fits, narrowed where it was computed and its kind is the type's."""
     given = expr.type
-    if isinstance(expr, Lit) and given.base == "Null":
-        if not type_.nullable:
-            raise Refused(code, f"null is no {type_}", node.place)
-        return Lit(None, type_)
     what = f"`${expr.name}`" if isinstance(expr, Param) else f"`{expr.name}`" if isinstance(expr, Prop) else "the value"
     same = given.base == type_.base and given.dim == type_.dim
     fits = same or given.base in _WIDENS.get(type_.base, ())
@@ -97,6 +93,8 @@ def _hint(given: Type, type_: Type) -> str | None:
         return None
     if {given.base, type_.base} <= INTEGERS:
         return f"declare it as {type_.base}, or write to_int(…) to have it checked when it runs"
+    if {given.base, type_.base} <= FLOATS:
+        return f"declare it as {type_.base}, or write to_float(…) to have it checked when it runs"
     if given.base == "String" and type_.base in ("Date", "DateTime"):
         return f"declare the parameter as {type_.base}"
     if type_.base in INTEGERS and given.base in FLOATS | {"String", "Bool"}:
@@ -111,6 +109,9 @@ def _hint(given: Type, type_: Type) -> str | None:
 def _literal_as(node: Literal, type_: Type, code: str) -> object:
     """The literal's value as one of `type_`. Texts are no dates here: `date("…")` says so."""
     base = type_.base
+    if node.kind == "list" and type_.list:
+        element = Type(base, enum=type_.enum)
+        return tuple(_literal_as(item, element, code) for item in node.value)
     if node.kind == "string" and base in ("Date", "DateTime") and not type_.list:
         raise Refused(code, f'a text is no {base}; write {base.lower()}("…")', node.place)
     try:
