@@ -20,6 +20,7 @@ from lance.dataset import Transaction
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import BadRequest, Internal
+from omnigraph.storage.formats import refuse_unstable
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableChange
 
@@ -65,12 +66,14 @@ def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
 
     Raises:
         BadRequest: the rows don't fit the table; an id stands twice in the upserts.
+        Conflict: the table was made without stable row ids.
     """
     key, schema = change.table_key, dataset.schema
     upserts = _rows(key, change.upserts, schema)
     appends = _rows(key, change.appends, schema)
     if upserts is not None and pc.count_distinct(upserts["id"]).as_py() != upserts.num_rows:
         raise BadRequest(f"{key}: an id stands twice among the rows to write", details={"table_key": key})
+    refuse_unstable(dataset, key)
     with lance_errors(f"writing {key}"):
         fragments = [FragmentMetadata.from_json(text) for text in change.fragments]
         if change.overwrite or not dataset.get_fragments():

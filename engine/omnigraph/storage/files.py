@@ -135,7 +135,8 @@ class RemoteFiles:
                 endpoint_override=host or None,
                 scheme="http" if scheme == "http" else "https",
                 force_virtual_addressing=options.get("aws_virtual_hosted_style_request") == "true",
-                allow_delayed_open=True,  # a small file is one request then, not the three of an upload in parts
+                # A small file is one request then, not the three of an upload in parts. The type stubs are older.
+                allow_delayed_open=True,  # type: ignore[call-arg]
             )
             self.prefix = root.uri.removeprefix("s3://")
         else:

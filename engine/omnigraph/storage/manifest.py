@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Internal, NotFound
+from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, migrate
 from omnigraph.storage.layout import MANIFEST, is_branch_path, lance_branch
 from omnigraph.storage.lineage import branch_names, parent_of, ref_file
 from omnigraph.storage.store import Store
@@ -23,13 +24,10 @@ from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
 __all__ = [
-    "INTERNAL_VERSION", "Manifest", "ManifestState", "head_row", "manifest_schema",
+    "Manifest", "ManifestState", "head_row", "manifest_schema",
     "manifest_table", "overlay", "pin_of",
     "registration_row", "state_from_rows", "version_row",
 ]  # fmt: skip
-
-INTERNAL_VERSION = 3
-"""The shape of the system tables written here (01 §1.4)."""
 
 _MAX_U64 = 2**64 - 1
 _READ = ["object_type", "location", "metadata", "table_key", "table_version", "table_branch", "row_count"]
@@ -42,7 +40,7 @@ Row = dict[str, Any]
 def manifest_schema(schema_hash: str) -> pa.Schema:
     return pa.schema(
         [
-            pa.field("object_id", pa.string(), False, metadata={"lance-schema:unenforced-primary-key": "true"}),
+            pa.field("object_id", pa.string(), False, metadata=KEY),
             pa.field("object_type", pa.string(), False),
             pa.field("location", pa.string()),
             pa.field("metadata", pa.string()),
@@ -53,7 +51,7 @@ def manifest_schema(schema_hash: str) -> pa.Schema:
             pa.field("row_count", pa.uint64()),
         ],
         metadata={
-            "omnigraph:internal_schema_version": str(INTERNAL_VERSION),
+            STAMP: str(CURRENT),
             "omnigraph:schema_hash": schema_hash,
         },
     )
@@ -227,6 +225,7 @@ class Manifest:
     store: Store
     _newest: dict[str, ManifestState] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
+    _prepared: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def handle(self, branch: str) -> lance.LanceDataset:
@@ -235,7 +234,18 @@ class Manifest:
         if dataset is None:
             self.forget(branch)
             raise NotFound(f"there is no branch {branch!r}", details={"branch": branch})
+        check_known(dataset)
         return dataset
+
+    def prepare(self, branch: str) -> None:
+        """Before the first write of this process on a branch: bring its manifest to our shape.
+
+        Raises:
+            Conflict: it can't be, so nothing may be written.
+        """
+        if branch not in self._prepared:
+            migrate(self.store, self.handle(branch))
+            self._prepared.add(branch)
 
     def _is_branch(self, branch: str) -> bool:
         """Whether Lance lists it. A folder isn't enough: a killed creation leaves one, and `..` names main's."""
@@ -279,7 +289,9 @@ class Manifest:
             known = self._newest.get(branch)
         if known is not None and known.version == version:
             return known
-        base = known if known is not None and known.version < version else None
+        # Without stable row ids no row says when it was changed; nothing of ours is like that, and it isn't written.
+        newer = known is not None and known.version < version and dataset.has_stable_row_ids
+        base = known if newer else None
         with lance_errors(f"reading {MANIFEST} of branch {branch} at version {version}"):
             rows = dataset.scanner(
                 columns=[*_READ, _UPDATED], filter=f"{_UPDATED} > {base.version}" if base else None
@@ -319,6 +331,7 @@ class Manifest:
             raise NotFound(
                 f"branch {branch!r} has no version {version}", details={"branch": branch, "version": version}
             ) from error
+        check_known(dataset)
         with lance_errors(f"reading {MANIFEST} at version {version}"):
             rows = dataset.scanner(columns=[*_READ, _UPDATED]).to_table()
         return state_from_rows(branch, version, rows, no_head=lambda: self._origin_head(lineage, version))

@@ -13,6 +13,7 @@ from typing import Any
 import lance
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError, RowLevelCasContention
+from omnigraph.storage.formats import migrate
 from omnigraph.storage.history import History, compact
 from omnigraph.storage.manifest import (
     Manifest,
@@ -123,6 +124,7 @@ def publish(
     reach(Step.PUBLISH_BEFORE)
     for attempt in range(ATTEMPTS):
         dataset = manifest.handle(branch)
+        migrate(manifest.store, dataset)
         state = manifest.read(branch, dataset)
         done = already(state)
         if done is not None:

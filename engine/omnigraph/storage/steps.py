@@ -15,6 +15,9 @@ __all__ = ["Step", "reach"]
 
 
 class Step(StrEnum):
+    FORMAT_KEY_MARKED = "format.key-marked"
+    FORMAT_RUN_DELETED = "format.run-deleted"
+    FORMAT_STAMPED = "format.stamped"
     CREATE_SCHEMA_WRITTEN = "create.schema-written"
     CREATE_TABLE_WRITTEN = "create.table-written"
     CREATE_HISTORY_WRITTEN = "create.history-written"

@@ -67,6 +67,8 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
     outcomes: list[dict[str, Any]] = []
     pending: list[dict[str, Any]] = []
     unreadable: RecoveryPending | None = None
+    if branch is None:
+        engine.manifest.prepare(MAIN)
     if mode == "full":
         engine.sidecars.sweep_temporary()
         if isinstance(engine.store.files, LocalFiles):
@@ -319,6 +321,7 @@ def heal(engine: Engine, branch: str) -> None:
     Raises:
         RecoveryPending: naming the file and the command.
     """
+    engine.manifest.prepare(branch)
     if not [n for n in engine.sidecars.names() if n not in engine.sidecars.own]:
         return
     report = sweep(engine, "forward", branch=branch)
