@@ -46,6 +46,10 @@ def test_metadata_and_tables() -> None:
     assert [w.code for w in queries["two"].warnings] == ["L202"]
     forget = compile_query("query f($s: String) { delete Person where slug = $s }", SOCIAL)
     assert forget.writes == {"node:Person", "edge:Knows", "edge:WorksAt", "edge:Wrote"}
+    update = compile_query("query u($s: String) { update Memo set { text: $s } where likes > 3 }", SOCIAL)
+    assert (update.reads, update.writes) == ({"node:Memo"}, {"node:Memo"})
+    joins = compile_query("query j($s: String) { insert WorksAt { from: $s, to: lower($s) } }", SOCIAL)
+    assert (joins.reads, joins.writes) == ({"node:Person", "node:Company"}, {"edge:WorksAt"})
 
 
 PARAMS = """
