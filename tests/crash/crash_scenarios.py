@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind
+from omnigraph.write import merging
 
 SCHEMA = """node Person {
     name: String @key
@@ -47,7 +48,7 @@ def knows(pairs: list[tuple[str, str]]) -> pa.Table:
 
 
 def build(uri: str) -> None:
-    """The graph every scenario begins with: people, no cities, a branch `dev`."""
+    """The graph every scenario begins with: people, no cities, a branch `dev`, a branch `topic` with changes."""
     repository = Repository.create(uri, compile_schema(SCHEMA), operation_id=CREATION)
     staging = Staging(
         "main", WriterKind.LOAD, (TableChange("node:Person", appends=people(["ann", "bob", "cy", "dee"], 1)),)
@@ -56,6 +57,19 @@ def build(uri: str) -> None:
     staging = Staging("main", WriterKind.LOAD, (TableChange("edge:Knows", appends=knows([("ann", "bob")])),))
     repository.commit(staging, repository.snapshot())
     repository.create_branch("dev")
+    repository.create_branch("topic")
+    files = repository.write_fragments(repository.snapshot("topic"), "node:Person", people(["tom", "una"], 4))
+    changes: tuple[TableChange, ...] = (
+        TableChange("node:Person", upserts=people(["dee"], 5), delete_ids=pa.array(["cy"]), fragments=files),
+        TableChange("edge:Knows", appends=knows([("tom", "ann")])),
+    )
+    repository.commit(Staging("topic", WriterKind.LOAD, changes, actor=ACTOR), repository.snapshot("topic"))
+    repository.commit(
+        Staging("topic", WriterKind.LOAD, (TableChange("node:City", appends=cities(["lima"])),)),
+        repository.snapshot("topic"),
+    )
+    staging = Staging("main", WriterKind.LOAD, (TableChange("edge:Knows", appends=knows([("bob", "dee")])),))
+    repository.commit(staging, repository.snapshot())
 
 
 def load(repository: Repository) -> None:
@@ -94,6 +108,32 @@ def indices(repository: Repository) -> None:
     repository.build_indices("main", wanted, actor=ACTOR, operation_id="OPINDEX")
 
 
+def _merge(repository: Repository, into: str, operation_id: str) -> None:
+    kept, merging.COPIED_FROM_ROWS = merging.COPIED_FROM_ROWS, 1
+    try:
+        merging.merge(repository, "topic", into, operation_id=operation_id, actor=ACTOR)
+    finally:
+        merging.COPIED_FROM_ROWS = kept
+
+
+def merge(repository: Repository) -> None:
+    """Both sides have changed; a file is copied, rows are updated, deleted and inserted in three tables."""
+    _merge(repository, "main", "OPMERGE")
+
+
+def merge_into_branch(repository: Repository) -> None:
+    """A fast-forward that is the first write of the target to its tables."""
+    _merge(repository, "dev", "OPMERGEDEV")
+
+
+def create_branch(repository: Repository) -> None:
+    repository.create_branch("new/one", from_="topic")
+
+
+def delete_branch(repository: Repository) -> None:
+    repository.delete_branch("topic")
+
+
 def sweep(repository: Repository) -> None:
     repository.sweep("full")
 
@@ -103,6 +143,13 @@ SCENARIOS = {
     "mutation": (mutation, "main", "OPMUTATE"),
     "branch": (branch_write, "dev", "OPBRANCH"),
     "indices": (indices, "main", "OPINDEX"),
+    "merge": (merge, "main", "OPMERGE"),
+    "merge-fork": (merge_into_branch, "dev", "OPMERGEDEV"),
+}
+ACTIONS = {name: action for name, (action, _, _) in SCENARIOS.items()} | {
+    "sweep": sweep,
+    "create-branch": create_branch,
+    "delete-branch": delete_branch,
 }
 
 

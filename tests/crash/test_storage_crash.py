@@ -30,8 +30,7 @@ def _child(uri: str, scenario: str, kill_at: str, report: str) -> None:
     if scenario == "build":
         scenarios.build(uri)
     else:
-        action = scenarios.sweep if scenario == "sweep" else scenarios.SCENARIOS[scenario][0]
-        action(Repository.open(uri))
+        scenarios.ACTIONS[scenario](Repository.open(uri))
     Path(report).write_text(json.dumps(steps._reached))
 
 
@@ -105,6 +104,8 @@ def check_retry(uri: Path, scenario: str, after: dict[str, Any]) -> None:
         if c.operation_id == operation_id and c.recovery_kind in (None, "RolledForward")
     ]
     assert len(done) == 1
+    if scenario.startswith("merge"):
+        assert done[0].parents[1:] == (repository.head("topic").id,)
     # The rows of the history table itself, not the walk that also looks at the head row.
     rows = repository.engine.store.latest("_graph_commits.lance", branch).to_table()["graph_commit_id"].to_pylist()
     assert {c.id for c in repository.commits(branch, limit=1000)} <= set(rows)
@@ -151,6 +152,9 @@ def test_killed_at_every_step(seed: Path, tmp_path: Path, scenario: str) -> None
         ("branch", "table.committed:1"),  # roll back a fork
         ("branch", "table.committed:2"),  # roll two forks forward
         ("indices", "index.built:1"),
+        ("merge", "table.committed:2"),  # roll back two of three
+        ("merge", "publish.before:1"),  # roll forward, with both parents
+        ("merge-fork", "table.committed:1"),
     ],
 )
 def test_sweep_killed_at_every_step(seed: Path, tmp_path: Path, scenario: str, place: str) -> None:

@@ -1,4 +1,4 @@
-"""`branch create|list|delete|merge|diff`, `commit list|show` and `changes`: the lineages of a graph and their history."""
+"""`branch create|list|delete|merge|diff`, `commit list|show`, `changes`: the lineages of a graph and their history."""
 
 from __future__ import annotations
 
