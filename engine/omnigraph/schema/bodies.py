@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 from omnigraph.schema import ast
 from omnigraph.schema.annotations import Refuser
-from omnigraph.schema.catalog import INTEGERS, NUMBERS, Check, Range, Type
+from omnigraph.schema.catalog import INTEGERS, NUMBERS, Check, Property, Range, Type
 from omnigraph.schema.grammar import nearest_name
 from omnigraph.schema.regex import refuse_regex
 
-__all__ = ["Columns", "check_of", "columns_of", "empty_together", "range_of"]
+__all__ = ["Columns", "check_defaults", "check_of", "columns_of", "empty_together", "range_of"]
 
 Columns = tuple[str, ...]
 """The properties of one `@key`, `@unique` or `@index`."""
@@ -83,7 +84,7 @@ def empty_together(refuser: Refuser, node: ast.RangeNode, ranges: Sequence[Range
     low = max((r.low for r in same if r.low is not None), default=-math.inf)
     high = min((r.high for r in same if r.high is not None), default=math.inf)
     if len(same) > 1 and low > high:
-        others = ", ".join(f"{'' if r.low is None else r.low}..{'' if r.high is None else r.high}" for r in same[:-1])
+        others = ", ".join(_ends(r) for r in same[:-1])
         refuser.refuse(
             "S07", f"nothing lies in this range of `{node.column.text}` and in {others} as well", node.column.place
         )
@@ -101,6 +102,47 @@ def check_of(refuser: Refuser, node: ast.CheckNode, known: Mapping[str, Type], b
     if problem:
         refuser.refuse("S06", f"this regular expression is refused: {problem}", node.pattern.place)
     return [Check(node.column.text, node.pattern.value)]
+
+
+def check_defaults(
+    refuser: Refuser,
+    members: Iterable[ast.Member],
+    properties: Mapping[str, Property],
+    ranges: Iterable[Range],
+    checks: Iterable[Check],
+) -> None:
+    """A default keeps the constraints, or no row could ever be made with it."""
+    places = {
+        m.name.text: a.arguments[0].place
+        for m in members
+        if isinstance(m, ast.PropertyNode)
+        for a in m.annotations
+        if a.name == "default" and len(a.arguments) == 1
+    }
+    for name, place in places.items():
+        value = properties[name].default
+        for r in ranges:
+            out = isinstance(value, (int, float)) and r.property == name and not _within(value, r)
+            if out:
+                refuser.refuse("S10", f"default: {value} is out of the range {_ends(r)}", place)
+        for c in checks:
+            if isinstance(value, str) and c.property == name and _fails(c.pattern, value):
+                refuser.refuse("S10", f"default: {value[:60]!r} doesn't match {c.pattern!r}", place)
+
+
+def _within(value: float, r: Range) -> bool:
+    return (r.low is None or value >= r.low) and (r.high is None or value <= r.high)
+
+
+def _ends(r: Range) -> str:
+    return f"{'' if r.low is None else r.low}..{'' if r.high is None else r.high}"
+
+
+def _fails(pattern: str, value: str) -> bool:
+    try:
+        return re.fullmatch(pattern, value) is None
+    except re.error:  # words that RE2 alone has; the rows are checked by RE2
+        return False
 
 
 def _body_only(refuser: Refuser, word: str, place: ast.Place, before: ast.Name | None, rest: str) -> None:

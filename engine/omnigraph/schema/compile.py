@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
+from dataclasses import replace
 
 from omnigraph.errors import Diagnostic, LanguageError
 from omnigraph.schema import ast
@@ -109,7 +110,10 @@ class _Compiler:
 
     def _interface(self, declaration: ast.InterfaceNode) -> Members:
         annotation_values(self, declaration.annotations, of_type=True)
-        return collect_members(self, "interface", declaration.members, ())
+        members = collect_members(self, "interface", declaration.members, ())
+        if len(members.keys) > 1:
+            self.refuse("S12", "an interface has one key; write one `@key(a, b)`", members.keys[1].place)
+        return replace(members, keys=members.keys[:1])
 
     def _node(self, declaration: ast.NodeNode, interfaces: dict[str, Members]) -> NodeType:
         inherited: list[tuple[str, ast.Place, Members]] = []

@@ -7,7 +7,7 @@ from typing import Any
 
 from omnigraph.schema import ast
 from omnigraph.schema.annotations import COLUMN_WORDS, Refuser, annotation_values, check_embeds, check_renames
-from omnigraph.schema.bodies import Columns, check_of, columns_of, empty_together, range_of
+from omnigraph.schema.bodies import Columns, check_defaults, check_of, columns_of, empty_together, range_of
 from omnigraph.schema.catalog import Check, Property, Range, Type
 from omnigraph.schema.literals import Literal, Mismatch, fit
 from omnigraph.schema.types import resolve_type
@@ -96,6 +96,7 @@ def collect_members(
         elif isinstance(member, ast.CheckNode):
             checks += check_of(refuser, member, known, before)
     check_embeds(refuser, members, properties)
+    check_defaults(refuser, members, properties, ranges, checks)
     check_renames(refuser, [(m.name.text, m.annotations) for m in members if isinstance(m, ast.PropertyNode)])
     return Members(
         properties,
