@@ -6,15 +6,16 @@ those bound; filters and negations see all of it.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from omnigraph.query import ast
 from omnigraph.query.assign import match_value
 from omnigraph.query.expressions import check
 from omnigraph.query.ir import Call, Expand, Expr, Lit, Prop, Shortest
 from omnigraph.query.mentions import bindable, mentions
+from omnigraph.query.optionals import in_order
 from omnigraph.query.plan import Block, Nested, variables_of
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.query.traversals import MAX_HOPS, check_edges
@@ -45,8 +46,8 @@ def _nested(clauses: tuple[ast.Clause, ...], scope: Scope, inner: Scope) -> Nest
     outer = frozenset(scope.variables)
     reader = _Reader(clauses, inner, outer)
     block = reader.block()
-    binds = tuple(name for name in inner.variables if name not in outer)
-    return Nested(block, tuple(name for name in scope.variables if name in reader.used), binds)
+    binds = tuple(islice(inner.variables, len(outer), None))  # what is from outside comes first
+    return Nested(block, tuple(filter(reader.used.__contains__, scope.variables)), binds)
 
 
 @dataclass
@@ -86,9 +87,8 @@ class _Reader:
         last = len(rank)
         self.nodes = dict(sorted(self.nodes.items(), key=lambda item: rank.get(item[0], last)))
         variables = self.scope.variables
-        outside = [(name, type_) for name, type_ in variables.items() if name in self.outer]
-        inside = [(name, type_) for name, type_ in variables.items() if name not in self.outer]
-        self.scope.variables = dict(outside + sorted(inside, key=lambda item: rank.get(item[0], last)))
+        for name in sorted(islice(variables, len(self.outer), None), key=lambda name: rank.get(name, last)):
+            variables[name] = variables.pop(name)
 
     # ---- bindings ----
 
@@ -135,13 +135,9 @@ class _Reader:
     # ---- blocks ----
 
     def _optionals(self) -> Iterator[Nested]:
-        waiting = [_Waiting.of(c) for c in self.clauses if isinstance(c, ast.Optional)]
-        open_names = Counter(name for w in waiting for name in w.binds)
-        while waiting:
-            chosen = _next_optional(waiting, open_names, self.scope.variables.keys())
-            waiting.remove(chosen)
-            open_names.subtract(chosen.binds)
-            yield self._optional(chosen.clause)
+        optionals = [c for c in self.clauses if isinstance(c, ast.Optional)]
+        for clause in in_order(optionals, self.scope.variables.keys()):
+            yield self._optional(clause)
 
     def _optional(self, clause: ast.Optional) -> Nested:
         scope = self.scope
@@ -189,29 +185,6 @@ def _own(clause: ast.Clause) -> Iterator[Name]:
     """The variables that a clause may bind in its block, in the order in which they are bound."""
     if isinstance(clause, (ast.Optional, ast.Binding, ast.Traversal, ast.Shortest)):
         yield from mentions(clause)
-
-
-@dataclass(frozen=True, eq=False)
-class _Waiting:
-    """An `optional` that isn't read yet, the variables it names and those it could bind."""
-
-    clause: ast.Optional
-    names: frozenset[str]
-    binds: frozenset[str]
-
-    @classmethod
-    def of(cls, clause: ast.Optional) -> _Waiting:
-        return cls(clause, frozenset(n.text for n in mentions(clause)), frozenset(bindable(clause.clauses)))
-
-
-def _next_optional(waiting: list[_Waiting], open_names: Mapping[str, int], known: Set[str]) -> _Waiting:
-    """The first that needs nothing of another's; one that uses what is bound goes before one that doesn't."""
-
-    def is_ready(w: _Waiting) -> bool:
-        return not any(open_names[name] for name in w.names - w.binds - known)
-
-    linked = (w for w in waiting if w.names & known and is_ready(w))
-    return next(linked, None) or next(filter(is_ready, waiting), waiting[0])
 
 
 # ---- a binding's braces ----

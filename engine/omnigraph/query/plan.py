@@ -7,8 +7,9 @@ blocks, and last the filters and negations over what those bind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
+from heapq import heappop, heappush
 from typing import Literal, TypeVar
 
 from omnigraph.query.ir import (
@@ -82,45 +83,96 @@ def conjunction(predicates: Iterable[Expr]) -> Expr | None:
 
 def order_operators(block: Block, catalog: Catalog, bound: frozenset[str] = frozenset()) -> tuple[Operator, ...]:
     """The operators of a block whose frame has `bound` already."""
-    local, waiting = _push_down(block)
-    steps = list(block.steps)
-    negations = list(block.negations)
-    have = set(bound)
-    out: list[Operator] = []
-
-    def settle() -> None:
-        for predicate in [p for p in waiting if variables_of(p) <= have]:
-            waiting.remove(predicate)
-            out.append(Filter(predicate))
-
-    def negate() -> None:
-        for nested in [n for n in negations if have.issuperset(n.outer)]:
-            negations.remove(nested)
-            out.append(AntiJoin(order_operators(nested.block, catalog, frozenset(have)), nested.outer))
-
-    settle()
-    while True:
-        step = _next_step(steps, have)
-        if step is not None:
-            steps.remove(step)
-            out.append(_place(step, block, have, local))
-            have |= _bound_by(step)
-            settle()
-            continue
-        unbound = [v for v in block.nodes if v not in have]
-        if not unbound:
-            break
-        var = min(unbound, key=lambda v: _promise(local.get(v, ()), v, catalog.nodes[block.nodes[v]]))
-        out.append(NodeScan(var, block.nodes[var], conjunction(local.get(var, ()))))
-        have.add(var)
-        settle()
-    negate()
+    local, rest = _push_down(block)
+    plan = _Plan(block, local, [(p, variables_of(p)) for p in rest], set(bound))
+    plan.begin()
+    unbound = sorted(block.nodes, key=lambda v: _promise(local.get(v, ()), v, catalog.nodes[block.nodes[v]]))
+    for var in unbound:
+        plan.follow()
+        if var not in plan.have:
+            plan.out.append(NodeScan(var, block.nodes[var], conjunction(local.get(var, ()))))
+            plan.bind({var})
+    plan.follow()
+    plan.negate(catalog)
     for nested in block.optionals:
-        out.append(Optional(order_operators(nested.block, catalog, frozenset(have)), nested.outer, nested.binds))
-        have |= set(nested.binds)
-        settle()
-    negate()
-    return tuple(out)
+        inner = order_operators(nested.block, catalog, frozenset(plan.have))
+        plan.out.append(Optional(inner, nested.outer, nested.binds))
+        plan.bind(set(nested.binds))
+    plan.negate(catalog)
+    return tuple(plan.out)
+
+
+class _Plan:
+    """Operators as they are put in order. What waits is kept by the variables it waits for."""
+
+    def __init__(
+        self, block: Block, local: Mapping[str, list[Expr]], waiting: list[tuple[Expr, frozenset[str]]], have: set[str]
+    ) -> None:
+        self.block, self.local, self.waiting, self.have = block, local, waiting, have
+        self.out: list[Operator] = []
+        self.negations = list(block.negations)
+        self._lacking = [len(names - have) for _, names in waiting]
+        self._filters_of = _by_variable((i, names) for i, (_, names) in enumerate(waiting))
+        self._steps_of = _by_variable((i, {s.source, s.target}) for i, s in enumerate(block.steps))
+        self._done: set[int] = set()
+        self._both: list[int] = []  # heaps of steps with both ends bound, and with one
+        self._one: list[int] = []
+
+    def begin(self) -> None:
+        """What only needs the variables from outside."""
+        self._filter(i for i, lacking in enumerate(self._lacking) if not lacking)
+        for var in self.have:
+            self._reach(var)
+
+    def bind(self, names: set[str]) -> None:
+        """More variables are bound: what waited for them alone is ready."""
+        fresh = names - self.have
+        self.have |= fresh
+        ready: list[int] = []
+        for var in fresh:
+            self._reach(var)
+            for i in self._filters_of.get(var, ()):
+                self._lacking[i] -= 1
+                if not self._lacking[i]:
+                    ready.append(i)
+        self._filter(sorted(ready))
+
+    def _filter(self, ready: Iterable[int]) -> None:
+        self.out += [Filter(self.waiting[i][0]) for i in ready]
+
+    def _reach(self, var: str) -> None:
+        """Steps at this variable: a shortest path is walked from its start."""
+        for i in self._steps_of.get(var, ()):
+            step = self.block.steps[i]
+            if step.source in self.have and step.target in self.have:
+                heappush(self._both, i)
+            elif step.source in self.have or isinstance(step, Expand):
+                heappush(self._one, i)
+
+    def follow(self) -> None:
+        """Every step that can be reached: one with both ends bound first (it only removes rows), else the first
+        written one with one end bound."""
+        while self._both or self._one:
+            i = heappop(self._both or self._one)
+            if i not in self._done:
+                self._done.add(i)
+                step = self.block.steps[i]
+                self.out.append(_place(step, self.block, self.have, self.local))
+                self.bind(_bound_by(step))
+
+    def negate(self, catalog: Catalog) -> None:
+        ready = [n for n in self.negations if self.have.issuperset(n.outer)]
+        self.negations = [n for n in self.negations if not self.have.issuperset(n.outer)]
+        have = frozenset(self.have)
+        self.out += [AntiJoin(order_operators(n.block, catalog, have), n.outer) for n in ready]
+
+
+def _by_variable(named: Iterable[tuple[int, Set[str]]]) -> dict[str, list[int]]:
+    out: dict[str, list[int]] = {}
+    for i, names in named:
+        for name in names:
+            out.setdefault(name, []).append(i)
+    return out
 
 
 def _push_down(block: Block) -> tuple[dict[str, list[Expr]], list[Expr]]:
@@ -146,14 +198,6 @@ def _push_down(block: Block) -> tuple[dict[str, list[Expr]], list[Expr]]:
 def _has_block(expr: Expr) -> bool:
     """Whether `exists { … }` or `count { … }` is in it: a scan can't answer those."""
     return isinstance(expr, SubMatch) or (isinstance(expr, Call) and any(_has_block(a) for a in expr.args))
-
-
-def _next_step(steps: list[Step], have: set[str]) -> Step | None:
-    """A step with both ends bound first (it only removes rows), else the first written one with one end bound; a
-    shortest path is walked from its start."""
-    both = (s for s in steps if s.source in have and s.target in have)
-    one = (s for s in steps if s.source in have or (s.target in have and isinstance(s, Expand)))
-    return next(both, None) or next(one, None)
 
 
 def _bound_by(step: Step) -> set[str]:

@@ -69,8 +69,9 @@ def check_edges(clauses: Sequence[Clause], nodes: frozenset[str], scope: Scope) 
         edges.append(edge)
         if edge.var:
             bound[edge.var] = Type("Path" if isinstance(clause, ast.Shortest) else "Edge")
-    known = {name: t.entity for name, t in scope.variables.items() if t.base == "Node"}
-    before = set(known)
+    names = {end for edge in edges for end in (edge.walk.source, edge.walk.target)}
+    before = names & scope.variables.keys()
+    known = {name: scope.variables[name].entity for name in before}
     settle([edge.walk for edge in edges], known)
     steps: list[Expand | Shortest] = []
     for edge in edges:
