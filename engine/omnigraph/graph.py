@@ -27,6 +27,7 @@ from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, 
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
+    from omnigraph.storage import RepairReport
     from omnigraph.write import Diff, LoadResult, MergeResult, MutationResult, Progress
     from omnigraph.write.mapping import Mapping as LoadMapping
     from omnigraph.write.sources import Source
@@ -509,6 +510,19 @@ class Graph:
         from omnigraph.maintain import verify
 
         return verify(self._repository)
+
+    def repair(
+        self, *, branch: str | None = None, confirm: bool = False, force: bool = False, actor: str | None = None
+    ) -> RepairReport:
+        """Look for tables whose newest version no commit published, and publish them on demand.
+
+        Args:
+            branch: only this one; default is every branch.
+            confirm: publish what provably changes no row; without it nothing is written.
+            force: with `confirm`, publish the rest too; check the graph with `verify` afterwards.
+            actor: who asks; default is the graph's.
+        """
+        return self._repository.repair(branch, confirm=confirm, force=force, actor=actor or self.actor)
 
     def recover(self, mode: Literal["full", "forward"] = "full") -> SweepReport:
         """Settle interrupted writes; `full` asserts that no writer lives where no lock can tell."""

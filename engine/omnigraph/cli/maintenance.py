@@ -1,4 +1,4 @@
-"""`recover`, `verify`, `ensure-indices`: keeping a graph sound and fast."""
+"""`recover`, `repair`, `verify`, `ensure-indices`: keeping a graph sound and fast."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     app.command("recover")(recover)
+    app.command("repair")(repair)
     app.command("verify")(verify)
     app.command("ensure-indices")(ensure_indices)
 
@@ -49,6 +50,52 @@ def recover(
     if any(one["reason"] != "Live" for one in report.pending):
         out.note("what is left needs a roll-back: stop the writers and run recover without --forward")
         raise typer.Exit(RECOVERY_PENDING)
+
+
+def repair(
+    graph: GraphUri,
+    confirm: Annotated[
+        bool,
+        typer.Option("--confirm", help="Publish what provably changes no row: indexes, compaction, empty deletes."),
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="With --confirm: publish the rest too, whatever rows it changes.")
+    ] = False,
+    branch: Annotated[str | None, typer.Option("--branch", "-b", metavar="NAME", help="Only this branch.")] = None,
+    actor: Actor = None,
+    format: Format = "table",
+    quiet: Quiet = False,
+) -> None:
+    """Show tables whose newest version no commit published, and publish them on demand.
+
+    Without --confirm nothing is written. Versions of interrupted writes are left to recover.
+
+    \b
+    Examples:
+      omnigraph repair graph.omni
+      omnigraph repair graph.omni --confirm
+      omnigraph repair graph.omni --force --confirm --as ada && omnigraph verify graph.omni
+    """
+    import omnigraph
+    from omnigraph.cli.exits import FAILURE
+
+    out = Output(format, quiet)
+    opened = omnigraph.open(graph, actor=actor) if confirm else omnigraph.open(graph, read_only=True)
+    report = opened.repair(branch=branch, confirm=confirm, force=force)
+    lines = [f"{len(report.tables)} table(s) ahead of what is published" if report.tables else "nothing to repair"]
+    for one in report.tables:
+        done = "" if one.action == "none" else f", {one.action}"
+        lines.append(
+            f"  {one.table_key} on {one.branch}: published {one.pinned}, newest {one.head} "
+            f"({', '.join(one.operations)}): {one.kind}{done}"
+        )
+    tables = [{name: getattr(one, name) for name in one.__slots__} for one in report.tables]
+    out.report("\n".join(lines), {"tables": tables, "commits": [c.id for c in report.commits]})
+    if report.refused:
+        out.note("what may change rows needs --force --confirm, an interrupted write needs omnigraph recover")
+        raise typer.Exit(FAILURE)
+    if report.tables and not confirm:
+        out.hint(f"omnigraph repair {graph} --confirm")
 
 
 def verify(graph: GraphUri, format: Format = "table", quiet: Quiet = False) -> None:

@@ -71,6 +71,12 @@ def verify(repository: Repository) -> VerifyReport:
     walk = _Walk()
     for name in repository.pending():
         _pending(repository, name, walk)
+    folders = repository.working_folders()
+    if folders:
+        message = (
+            f"{len(folders)} folder(s) in __staging: of loads that run, or that were killed (recover removes those)"
+        )
+        walk.add("staging", message, severity="note")
     for branch in repository.branches():
         walk.counts["branches"] += 1
         try:
@@ -170,10 +176,14 @@ def _head(repository: Repository, snapshot: Snapshot, entity: NodeType | EdgeTyp
     ref = snapshot.tables[key]
     where = {"branch": snapshot.branch, "table_key": key}
     if (ref.branch or "main") == snapshot.branch:
-        head = repository.engine.store.latest(ref.location, ref.branch).version
-        if head != ref.version and not (head > ref.version and _moving(repository, snapshot, key)):
-            message = f"the table's head is version {head}, the manifest pins {ref.version}"
-            walk.add("drift", message, **where)
+        drift = repository.drift(snapshot, key)
+        if drift is not None and not (drift.head > ref.version and _moving(repository, snapshot, key)):
+            message = f"the table's head is version {drift.head}, the manifest pins {ref.version}"
+            if drift.kind == "NoRowChanged":
+                # The next write of the table publishes it.
+                walk.add("drift", f"{message}: no row differs", severity="note", **where)
+            else:
+                walk.add("drift", f"{message}: run `omnigraph repair`", **where)
     if ref.row_count:
         covered = {i.name: i.num_rows_indexed for i in snapshot.dataset(key).describe_indices()}
         for column, _ in wanted_indices(entity):

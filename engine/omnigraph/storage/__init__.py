@@ -6,6 +6,7 @@ from omnigraph.storage.fragments import write_fragments
 from omnigraph.storage.indices import IndexReport
 from omnigraph.storage.layout import check_operation_id
 from omnigraph.storage.remote import scan_table
+from omnigraph.storage.repair import Drift, RepairReport
 from omnigraph.storage.repository import At, Repository
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.sweep import SweepReport
@@ -15,7 +16,9 @@ __all__ = [
     "At",
     "BranchInfo",
     "CommitInfo",
+    "Drift",
     "IndexReport",
+    "RepairReport",
     "Repository",
     "Snapshot",
     "Staging",

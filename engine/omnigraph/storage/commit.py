@@ -341,6 +341,16 @@ def neutral(dataset: lance.LanceDataset, after: int, upto: int) -> bool:
             operation = transaction.operation
             kind = type(operation).__name__
             empty_delete = kind == "Delete" and not operation.updated_fragments and not operation.deleted_fragment_ids
-            if kind not in _NEUTRAL and not empty_delete:
+            if kind not in _NEUTRAL and not empty_delete and not _same_files(dataset, kind, version):
                 return False
     return True
+
+
+def _same_files(dataset: lance.LanceDataset, kind: str, version: int) -> bool:
+    """Whether an operation that Lance gives no name (such as ReserveFragments) left every file as it was."""
+    if kind != "BaseOperation":
+        return False
+    before, after = (dataset.checkout_version(v) for v in (version - 1, version))
+    return before.schema.equals(after.schema) and [f.metadata.to_json() for f in before.get_fragments()] == [
+        f.metadata.to_json() for f in after.get_fragments()
+    ]

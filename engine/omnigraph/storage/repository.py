@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
@@ -18,11 +19,13 @@ from omnigraph.storage.commit import commit as commit_staging
 from omnigraph.storage.create import create_graph, made_by
 from omnigraph.storage.delta import touched_ids, whole_fragments
 from omnigraph.storage.engine import Engine
+from omnigraph.storage.files import LocalFiles
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.indices import IndexReport, build_indices
-from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
+from omnigraph.storage.layout import MAIN, MANIFEST, STAGING, lance_branch
 from omnigraph.storage.lineage import common_version
 from omnigraph.storage.manifest import ManifestState
+from omnigraph.storage.repair import Drift, RepairReport, drift_of, repair
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.sweep import SweepReport, sweep
 from omnigraph.storage.takeover import copy_fragments, copyable
@@ -263,6 +266,26 @@ class Repository:
         """Settle what dead writers left. See `omnigraph.storage.sweep.sweep`."""
         self._writable()
         return sweep(self.engine, mode)
+
+    def repair(
+        self, branch: str | None = None, *, confirm: bool = False, force: bool = False, actor: str | None = None
+    ) -> RepairReport:
+        """Look at heads ahead of what is published, and publish them on demand. See `omnigraph.storage.repair`."""
+        if confirm:
+            self._writable()
+        chosen = [b.name for b in self.branches()] if branch is None else [branch]
+        return repair(self.engine, chosen, confirm=confirm, force=force, actor=actor)
+
+    def working_folders(self) -> list[str]:
+        """Names in `__staging` of a folder: what loads that run, or were killed, have laid down."""
+        files = self.engine.store.files
+        if not isinstance(files, LocalFiles) or not os.path.isdir(files.path(STAGING)):
+            return []
+        return sorted(os.listdir(files.path(STAGING)))
+
+    def drift(self, snapshot: Snapshot, table_key: str) -> Drift | None:
+        """How a table's head differs from the pin of the branch that writes it; None where it doesn't."""
+        return drift_of(self.engine, snapshot.branch, snapshot.ref(table_key))
 
     def pending(self) -> list[str]:
         """Names of the sidecars there are, dead or alive, oldest first: one directory listing."""
