@@ -48,11 +48,12 @@ def check_order(body: ast.ReadBody, returned: Returned, scope: Scope) -> Order |
             key = _check(item, returned, columns, scope)
             if key is not None:
                 keys.append(key)
+    names = {expr: name for name, expr in reversed(returned.columns)}
     out: list[OrderKey] = []
     for key in keys if not returned.failed else ():
         with scope.collecting():
             _judge_ranking(key, keys, returned, limited=limited)
-            expr = _lowered(key, returned)
+            expr = _lowered(key, returned, names)
             down = key.ranking in ("bm25", "rrf") if key.item.descending is None else key.item.descending
             out.append(OrderKey(expr, down))
     ties = () if returned.grouped or returned.distinct else tuple(scope.variables)
@@ -85,9 +86,8 @@ def _written_out(expr: Expr, columns: Mapping[str, Expr]) -> Expr:
     return expr
 
 
-def _lowered(key: _Key, returned: Returned) -> Expr:
+def _lowered(key: _Key, returned: Returned, names: Mapping[Expr, str]) -> Expr:
     """Over the columns where the whole key is returned or only columns are left, else over what is matched."""
-    names = {expr: name for name, expr in reversed(returned.columns)}
     if not returned.grouped and not returned.distinct:
         if key.ranking:
             return key.meant
