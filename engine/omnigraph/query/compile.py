@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from omnigraph.errors import BadRequest, Diagnostic, LanguageError, NotFound
@@ -26,6 +26,15 @@ __all__ = ["CheckedQuery", "check_text", "compile_queries", "compile_query", "in
 
 CACHED_TEXTS = 512
 """Most compiled texts kept per process."""
+
+MAX_CLAUSES = 500
+"""Most clauses of one match."""
+
+MAX_COLUMNS = 1000
+"""Most items of one `return`, and most keys of one `order`."""
+
+MAX_STATEMENTS = 2000
+"""Most statements of one mutation."""
 
 _cache: OrderedDict[tuple[str, str, str], dict[str, CompiledQuery]] = OrderedDict()
 _lock = threading.Lock()
@@ -118,6 +127,12 @@ def check_text(source: SourceText, catalog: Catalog) -> tuple[list[CheckedQuery]
 def _query(node: ast.QueryNode, source: SourceText, catalog: Catalog, found: list[Diagnostic]) -> CompiledQuery:
     span = source.span(*node.name.place)
     is_read = isinstance(node.body, ast.ReadBody)
+    too_much = next(_too_much(node.body), None)
+    if too_much is not None:
+        words, place = too_much
+        hint = "split it, or give the values as a list parameter"
+        found.append(Diagnostic("Q000", words, source.span(*place), hint=hint))
+        return CompiledQuery(node.name.text, (), "read" if is_read else "mutation", span=span)
     params, unusable = _parameters(node, source, found)
     texts = _annotations(node, source, found)
     refusals: list[Diagnostic] = []  # apart from the head's: a body is lowered to IR only where it has none
@@ -150,6 +165,23 @@ def _query(node: ast.QueryNode, source: SourceText, catalog: Catalog, found: lis
         warnings=warnings,
         span=span,
     )
+
+
+def _too_much(body: ast.ReadBody | tuple[ast.Statement, ...]) -> Iterator[tuple[str, tuple[int, int]]]:
+    """What a query has more of than is compiled in good time, and the place of the first one too many."""
+    if isinstance(body, ast.ReadBody):
+        yield from _too_many("clauses", MAX_CLAUSES, body.clauses)
+        yield from _too_many("columns", MAX_COLUMNS, body.items)
+        yield from _too_many("order keys", MAX_COLUMNS, body.order)
+    else:
+        yield from _too_many("statements", MAX_STATEMENTS, body)
+
+
+def _too_many(
+    what: str, most: int, nodes: tuple[ast.Clause | ast.Item | ast.OrderItem | ast.Statement, ...]
+) -> Iterator[tuple[str, tuple[int, int]]]:
+    if len(nodes) > most:
+        yield f"more than {most} {what} in one query", nodes[most].place
 
 
 def _parameters(

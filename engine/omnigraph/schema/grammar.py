@@ -13,6 +13,7 @@ import difflib
 import hashlib
 import importlib.resources
 import io
+import itertools
 import os
 import re
 import sys
@@ -35,6 +36,9 @@ __all__ = ["Grammar", "Habit", "RefusedWhileParsing", "cache_folder", "nearest_n
 
 MAX_REPORTED = 20
 """Most syntax errors of one file that are reported together."""
+
+MAX_COMPARED = 300
+"""Most known names among which the one meant is looked for: each mistake costs a comparison with all of them."""
 
 
 class RefusedWhileParsing(Exception):
@@ -250,8 +254,11 @@ class Grammar:
 
 
 def nearest_name(name: str, names: Any) -> str | None:
-    """The known name most like this one, case ignored, if any is near."""
-    folded = {n.lower(): n for n in names}
+    """The known name most like this one, case ignored, if any is near. Among very many it isn't looked for."""
+    known = list(itertools.islice(names, MAX_COMPARED + 1))
+    if len(known) > MAX_COMPARED:
+        return None
+    folded = {n.lower(): n for n in known}
     near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return folded[near[0]] if near and folded[near[0]] != name else None
 

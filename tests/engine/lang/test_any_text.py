@@ -139,3 +139,28 @@ def test_long_texts_are_refused_soon(piece: str) -> None:
     assert query(piece * (240_000 // len(piece)) + "§") is not None
     assert time.process_time() - start < 5  # a second on a machine that does nothing else
     assert "longer than" in (query(piece * 300_000) or "")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "query a() { match { " + " ".join(f"$v{i}: Person" for i in range(600)) + " } return { $v1 } }",
+            "500 clauses",
+        ),
+        (
+            "query a() { match { $p: Person } return { " + ", ".join(f"{i} as c{i}" for i in range(1100)) + " } }",
+            "1000 columns",
+        ),
+        ("query a() { " + 'insert Memo { text: "x" } ' * 2100 + "}", "2000 statements"),
+    ],
+)
+def test_more_than_compiles_in_good_time_is_refused(text: str, words: str) -> None:
+    assert f"more than {words} in one query" in (query(text) or "")
+
+
+def test_many_unknown_names_among_many_known_take_no_time() -> None:
+    properties = " ".join(f"p{i}: I32 @index(q{i})" for i in range(3000))
+    start = time.process_time()
+    assert "S05" in (schema(f"node A {{ {properties} }}") or "")
+    assert time.process_time() - start < 5
