@@ -128,8 +128,9 @@ def build(src: Array, dst: Array, sources: IdMap, targets: IdMap, near: int, far
     """Adjacency of edges given by the ids of their ends; an edge whose end isn't there is left out."""
     with ThreadPoolExecutor(2) as pool:  # Arrow lets go of the interpreter while it looks up
         first, second = pool.submit(sources.positions, src), pool.submit(targets.positions, dst)
-        s, d = first.result(), second.result()
-    edge = np.arange(len(s))
+        s: Ints = first.result()
+        d: Ints = second.result()
+    edge: Ints = np.arange(len(s))
     if len(s) and (int(s.min()) < 0 or int(d.min()) < 0):
         whole = (s >= 0) & (d >= 0)
         s, d, edge = s[whole], d[whole], edge[whole]

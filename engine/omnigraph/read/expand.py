@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Conflict
 from omnigraph.read.adjacency import Links
+from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Evaluate, Longs
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
@@ -23,7 +24,10 @@ from omnigraph.read.hops import Followed, HopFilter, Hops, HopWay, neighbours
 from omnigraph.read.steps import present
 from omnigraph.read.tables import Rows, TableData
 
-__all__ = ["ExpandStep", "reach", "whole"]
+__all__ = ["PLACE", "ExpandStep", "reach", "whole"]
+
+PLACE = "#place"
+"""Of an edge over several tables: which row it is of these tables put together, in the order of the table key."""
 
 Stepper: TypeAlias = Callable[[Indices], tuple[Longs, Indices]]
 """Nodes → (index of the node, far node) of every edge at them."""
@@ -247,15 +251,15 @@ class ExpandStep:
         begin = np.concatenate([[0], np.cumsum([t.rows for t in tables])])
         distinct, at = np.unique(begin[way] + edge, return_inverse=True)
         cut = np.searchsorted(distinct, begin)
-        columns = {}
+        columns: dict[str, Array] = {}
         for name in dict.fromkeys(names):
             parts = [
                 table.column(name).take(pa.array(distinct[cut[i] : cut[i + 1]] - begin[i]))
                 for i, table in enumerate(tables)
             ]
             columns[name] = pa.concat_arrays([p.cast(parts[0].type) for p in parts])
-        key = "|".join(way.edge for way in self.ways)
-        return Binding(Rows(key, len(distinct), columns), at)
+        columns[PLACE] = pa.array(distinct)
+        return Binding(Rows("|".join(way.edge for way in self.ways), len(distinct), columns), at)
 
     def describe(self, ctx: Context) -> str:
         built = all(way.built(ctx) for way in self.ways)

@@ -62,7 +62,7 @@ class Planner:
         """Compiles expressions over variables of these types, blocks included."""
         return Compiler(block=lambda expr: self._block(expr, types))
 
-    def _block(self, expr: Expr, types: Mapping[str, str]) -> object:
+    def _block(self, expr: Expr, types: Mapping[str, str]) -> BlockValue:
         if not isinstance(expr, SubMatch):
             raise Internal(f"{expr!r} is no block")
         inner = tuple(self.level(expr.inner, set(expr.outer), types))
@@ -159,7 +159,15 @@ class Planner:
     # ---- steps ----
 
     def _filter(self, predicate: Expr, level: _Level) -> FilterStep:
-        return FilterStep(level.compiler(predicate), variables(predicate), show(predicate))
+        blocks: list[tuple[Step, ...]] = []
+
+        def block(expr: Expr) -> object:
+            made = self._block(expr, level.pattern.types)
+            blocks.append(made.inner)
+            return made
+
+        test = replace(level.compiler, block=block)(predicate)
+        return FilterStep(test, variables(predicate), show(predicate), tuple(blocks))
 
     def _anti(self, anti: AntiJoin, level: _Level) -> AntiJoinStep:
         return AntiJoinStep(tuple(self.level(anti.inner, set(anti.outer), level.pattern.types)), anti.outer)

@@ -20,6 +20,7 @@ from omnigraph.query.ir import Call, Expr, Lit, Prop
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Datum, Evaluate, Fault, Longs
 from omnigraph.read.env import FrameEnv
+from omnigraph.read.expand import PLACE
 from omnigraph.read.expr import compile_expr
 from omnigraph.read.frame import Context, Frame
 from omnigraph.read.search import text_index
@@ -164,11 +165,16 @@ class Bm25:
 
     def _whole(self, ctx: Context, rows: Rows, at: Longs) -> tuple[Rows, Longs]:
         """The whole table: the statistics are those of all rows, however few were read."""
-        if rows.whole or rows.table_key not in ctx.snapshot.tables:
+        if rows.whole:
             return rows, at
-        table = ctx.tables.get(ctx.snapshot, rows.table_key).load(ctx.snapshot, ["id", self.prop.name])
-        places = table.id_map().positions(rows.column("id"))
-        return table, np.where(at < 0, -1, places[at])
+        names = ["id", self.prop.name]
+        tables = [ctx.tables.get(ctx.snapshot, key).load(ctx.snapshot, names) for key in rows.table_key.split("|")]
+        if len(tables) == 1:
+            places = tables[0].id_map().positions(rows.column("id"))
+            return tables[0], np.where(at < 0, -1, places[at])
+        whole = pa.concat_arrays([table.column(self.prop.name) for table in tables])
+        places = rows.column(PLACE).to_numpy(zero_copy_only=False)
+        return Rows(rows.table_key, len(whole), {self.prop.name: whole}), np.where(at < 0, -1, places[at])
 
     def value(self, ctx: Context, frame: Frame) -> Datum:
         return self.ranked(ctx, frame).column()

@@ -29,6 +29,7 @@ class FilterStep:
     test: Evaluate
     reads: frozenset[str]
     text: str
+    blocks: tuple[tuple[Step, ...], ...] = ()  # the steps of each block in it
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
         if frame.length == 0:
@@ -36,7 +37,8 @@ class FilterStep:
         return frame.take(as_mask(self.test(FrameEnv(ctx, frame)), frame.length))
 
     def describe(self, ctx: Context) -> str:
-        return f"filter  {self.text}"
+        steps = tuple(step for block in self.blocks for step in block)
+        return indented(f"filter  {self.text}", steps, ctx)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -96,10 +96,14 @@ def matches(value: Datum, pattern: str) -> Datum:
     return pc.match_substring_regex(value, pattern=f"\\A(?:{pattern})\\z")
 
 
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
+
+
 def to_string(value: Datum) -> Datum:
     """As the value is written in JSON: a float has a point or an exponent, a DateTime ends in `Z`."""
     kind = value.type
-    if pa.types.is_string(kind):
+    if _is_text(kind):
         return value
     if pa.types.is_null(kind):
         return nulls_like(pa.string(), value)
@@ -122,7 +126,7 @@ def to_int(value: Datum, text: str) -> Datum:
     kind = value.type
     if pa.types.is_null(kind):
         return nulls_like(pa.int64(), value)
-    if pa.types.is_string(kind):
+    if _is_text(kind):
         return _parsed(value, _INTEGER, pa.int64(), f"`{text}`: %s is no 64-bit integer")
     if pa.types.is_floating(kind):
         whole = pc.trunc(value.cast(pa.float64()))
@@ -142,7 +146,7 @@ def to_float(value: Datum, text: str) -> Datum:
     """
     if is_null_type(value):
         return nulls_like(pa.float64(), value)
-    if pa.types.is_string(value.type):
+    if _is_text(value.type):
         return _parsed(value, _FLOAT, pa.float64(), f"`{text}`: %s is no number")
     return value.cast(pa.float64(), safe=False)
 

@@ -216,3 +216,16 @@ def test_explain_shows_blocks_and_paths(memory_snapshot: Callable[..., Any]) -> 
     assert "$p -(Knows|Likes){1,2}[weight > 1]-> $q: Person" in shown
     assert "$z = shortest $p -Knows{1,3}-> $r: Person" in shown
     assert "    expand" in shown
+    counted = "query q() { match { $p: Person count { $p knows $q  $q.age > 1 } > 1 } return { $p.name } }"
+    shown = read.explain(compile_query(counted, CATALOG), memory_snapshot(CATALOG, ROWS), {})
+    assert "\n    expand  $p -Knows-> $q: Person where $q.age > 1" in shown
+
+
+def test_order_by_what_is_not_returned(ask: Ask) -> None:
+    assert ask("match { $p: Person } return { $p.name } order { -coalesce($p.age, 4), $p.name }") == list("ebcad")
+    assert ask("match { $p: Person } return { $p.name as n } order { count { $p (knows|likes) $q } desc, n }") == list(
+        "abcde"
+    )
+    assert ask("match { $p: Person } return { $p.name as n } order { length(n) + mod($p.age, 3), n desc }") == list(
+        "bdcae"
+    )

@@ -24,6 +24,7 @@ from omnigraph.schema import compile_schema
 CATALOG = compile_schema("""
 node Doc { name: String @key  kind: String?  text: String?  vec: Vector(3)? }
 edge Cites: Doc -> Doc { note: String? }
+edge Quotes: Doc -> Doc { note: String? }
 """)
 TEXTS = {
     "a": "The quick brown fox jumps over the lazy dog",
@@ -169,6 +170,17 @@ def test_bm25_scores_over_the_whole_column(ask: Ask) -> None:
     want = sorted(((score(TEXTS[n], "quick fox dog"), n) for n in "abc"), reverse=True)
     assert [n for n, _ in ask(ordered)] == [n for _, n in want]
     assert ask(ordered + " limit 1 skip 1")[0][1] == pytest.approx(want[1][0])
+
+
+def test_bm25_of_an_edge_over_several_types_counts_all_of_them(memory_snapshot: Callable[..., Any]) -> None:
+    quotes = [{"id": f"q{i}", "src": "b", "dst": "c", "note": f"fox number {i}"} for i in range(3)]
+    snapshot = memory_snapshot(CATALOG, {**ROWS, "edge:Quotes": quotes})
+    text = """query q() { match { $d: Doc { name: "a" } $d $w:(cites|quotes) $x }
+        return { $w.id as w, bm25($w.note, "fox") as s } order { w } }"""
+    # Five notes, four of them with a fox, 3 + 1 + 3 · 3 words: edge 1 has one fox in three words.
+    want = math.log(1 + 1.5 / 4.5) * 2.2 / (1 + 1.2 * (0.25 + 0.75 * 3 / (13 / 5)))
+    table = read.execute(compile_query(text, CATALOG), snapshot, {})
+    assert table.to_pylist() == [{"w": "1", "s": pytest.approx(want)}, {"w": "2", "s": None}]
 
 
 def test_bm25_of_a_few_rows_read_alone_is_that_of_the_table(
