@@ -472,17 +472,20 @@ def plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-@settings(
-    max_examples=300,
-    deadline=None,
-    print_blob=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-@given(graph=graphs(), query=queries())
-def test_queries_agree_with_the_specification(memory_snapshot: Any, graph: Graph, query: Query) -> None:
+QUIET: dict[str, Any] = {
+    "deadline": None,
+    "print_blob": True,
+    "suppress_health_check": [
+        HealthCheck.function_scoped_fixture,
+        HealthCheck.too_slow,
+        HealthCheck.data_too_large,
+    ],
+}
+
+
+def agree(snapshot: Any, graph: Graph, query: Query) -> None:
     note(query.text())
     compiled = compile_query(query.text(), CATALOG)
-    snapshot = memory_snapshot(CATALOG, graph)
     try:
         want = query.answer(graph)
     except Bad:
@@ -496,3 +499,19 @@ def test_queries_agree_with_the_specification(memory_snapshot: Any, graph: Graph
         assert got == want
     else:
         assert Counter(got) == Counter(want)
+
+
+@settings(max_examples=300, **QUIET)
+@given(graph=graphs(), query=queries())
+def test_queries_agree_with_the_specification(memory_snapshot: Any, graph: Graph, query: Query) -> None:
+    agree(memory_snapshot(CATALOG, graph), graph, query)
+
+
+@settings(max_examples=15, **QUIET)
+@given(graph=graphs(), several=st.lists(queries(), min_size=4, max_size=4))
+def test_queries_of_a_repository_agree_with_the_specification(
+    stored_snapshot: Any, graph: Graph, several: list[Query]
+) -> None:
+    snapshot = stored_snapshot(CATALOG, graph)
+    for query in several:
+        agree(snapshot, graph, query)
