@@ -120,9 +120,8 @@ def _leftovers(engine: Engine, name: str, base: ManifestState) -> list[tuple[str
     """(location, branch) of everything that stands where the branch, or a fork of it, would go."""
     out = []
     for location in _locations(engine, base):
-        names = branch_names(engine.store, location)
-        if location == MANIFEST:
-            names -= engine.manifest.names()
+        # Every name the manifest lists lives; only a killed creation leaves files there and no record.
+        names = branch_names(engine.store, location) if location != MANIFEST else set()
         out += [(location, other) for other in _nested(name, names) if not engine.manifest.exists(other)]
         if name in names or engine.store.latest_or_none(location, name) is not None:
             out.append((location, name))

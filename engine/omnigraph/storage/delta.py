@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound
-from omnigraph.storage.lineage import common_version
+from omnigraph.storage.lineage import common_version, parent_of
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableRef
@@ -85,7 +85,7 @@ def _since(store: Store, base: lance.LanceDataset, ref: TableRef | None, without
         rows = now.scanner(columns=["id"], filter=f"{_UPDATED} > {base.version}", fragments=rewritten).to_table()
         out += rows["id"].chunks
     if old:
-        out += _removed(base, old, now, new)
+        out += _removed(base, _removed_row_ids(store, base, ref, old, now, new))
     return out
 
 
@@ -109,15 +109,26 @@ def _key(metadata: Any, fields: Sequence[str]) -> str:
     return json.dumps([files, deleted, data["row_id_meta"], versions, data["overlays"]], sort_keys=True, default=str)
 
 
-def _removed(base: lance.LanceDataset, old: list[Any], now: lance.LanceDataset, new: list[Any]) -> list[Ids]:
-    """Ids of rows that the old fragments held and that no new one holds."""
+def _removed_row_ids(
+    store: Store, base: lance.LanceDataset, ref: TableRef, old: list[Any], now: lance.LanceDataset, new: list[Any]
+) -> np.ndarray[Any, Any]:
+    """Row ids that the old fragments held and that no new one holds."""
+    if ref.branch is None or parent_of(store, ref.location, ref.branch)[1] <= base.version:
+        # Lance reads only what was deleted, but knows no version from before a branch began.
+        delta = now.delta(begin_version=int(base.version), end_version=int(now.version))
+        listed: np.ndarray[Any, Any] = delta.get_deleted_row_ids().read_all()["_rowid"].to_numpy()
+        return listed
     before = _row_ids(base, old)
     after = _row_ids(now, new) if new else np.array([], np.uint64)
     if not len(before):
-        return []
+        return before
     known = np.zeros(int(max(before.max(), after.max() if len(after) else 0)) + 1, dtype=bool)
     known[after] = True
-    gone = before[~known[before]]
+    gone: np.ndarray[Any, Any] = before[~known[before]]
+    return gone
+
+
+def _removed(base: lance.LanceDataset, gone: np.ndarray[Any, Any]) -> list[Ids]:
     out: list[Ids] = []
     for start in range(0, len(gone), _TAKE):
         rows = base._take_rows(gone[start : start + _TAKE].tolist(), columns=["id"])

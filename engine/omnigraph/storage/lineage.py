@@ -23,7 +23,8 @@ def ref_file(location: str, branch: str) -> str:
 def branch_names(store: Store, location: str) -> set[str]:
     """The names of a dataset's branches, `main` not among them."""
     listed = store.files.list(f"{location}/{_FOLDER}")
-    return {unquote(name.removesuffix(".json")) for name in listed if name.endswith(".json")}
+    names = [name[: -len(".json")] for name in listed if name.endswith(".json")]
+    return {unquote(name) if "%" in name else name for name in names}
 
 
 def parent_of(store: Store, location: str, branch: str) -> tuple[str, int]:

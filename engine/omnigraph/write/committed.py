@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import pyarrow as pa
 
@@ -44,11 +44,11 @@ class Committed:
             return self.snapshot.scan(table_key, names, filter=pc.field(column).isin(wanted))
         read = names if column in names else [*names, column]
         parts = []
-        for batch in self.snapshot.scan_batches(table_key, read):
-            hit = batch.filter(pc.is_in(batch.column(column), value_set=wanted))
+        for piece in _pieces(self.snapshot.scan_batches(table_key, read), len(wanted)):
+            hit = piece.filter(pc.is_in(piece.column(column), value_set=wanted))
             if hit.num_rows:
                 parts.append(hit.select(names))
-        return pa.Table.from_batches(parts) if parts else self._none(table_key, names)
+        return pa.concat_tables(parts) if parts else self._none(table_key, names)
 
     def _none(self, table_key: str, names: Sequence[str]) -> pa.Table:
         schema = self.snapshot.schema(table_key)
@@ -132,3 +132,17 @@ def refuse_repeated(entity: NodeType | EdgeType, stored: Column, met: int | None
         code="repeated_id",
         details={"table_key": entity.table_key, "id": repeated},
     )
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+    """Batches joined to at least so many rows each: every look into a set of values hashes the set anew."""
+    waiting: list[pa.RecordBatch] = []
+    count = 0
+    for batch in batches:
+        waiting.append(batch)
+        count += batch.num_rows
+        if count >= rows:
+            yield pa.Table.from_batches(waiting)
+            waiting, count = [], 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)

@@ -209,7 +209,8 @@ def _files(work: _Merge, key: str) -> dict[int, dict[str, Any]]:
     if work.base.head.id != work.ours.head.id and (entity.uniques or bounded):
         return {}  # such rows are judged against the others, so they are read anyway
     files = work.repository.whole_fragments(key, work.base, work.theirs, work.ours, COPIED_FROM_ROWS)
-    before = Committed(work.base), Committed(work.ours)
+    same = work.base.tables.get(key) == work.ours.tables.get(key)
+    before = [Committed(work.base)] if same else [Committed(work.base), Committed(work.ours)]
     out = {}
     for number, data in files.items():
         ids = work.theirs.fragment_rows(key, [number], ["id"]).column("id")

@@ -173,3 +173,47 @@ def test_an_update_says_that_every_field_may_have_changed(tmp_path: Path) -> Non
     }
     assert set(operation.fields_for_preserving_frag_bitmap) == named
     assert len(named) >= 4
+
+
+def test_deleted_row_ids_of_a_delta(tmp_path: Path) -> None:
+    """On main and on a branch from the version it began at; over updates, restores, overwrites and compaction."""
+
+    def gone(dataset: lance.LanceDataset, begin: int) -> list[int]:
+        delta = dataset.delta(begin_version=begin, end_version=int(dataset.version))
+        return sorted(delta.get_deleted_row_ids().read_all()["_rowid"].to_pylist())
+
+    dataset = make(tmp_path / "t", rows(["a", "b", "c"]))
+    dataset = apply(dataset, stage(dataset, TableChange("node:T", appends=rows(["d"]))), "S")
+    dataset.create_branch("x", 2)
+    for handle in (lance.dataset(str(tmp_path / "t")), lance.dataset(str(tmp_path / "t" / "tree" / "x"))):
+        change = TableChange("node:T", upserts=rows(["b"], 5), delete_ids=pa.array(["a", "d"]))
+        after = apply(handle, stage(handle, change), "S")
+        assert gone(after, 2) == [0, 3]
+        after = apply(after, stage(after, TableChange("node:T", appends=rows(["a"]))), "S")
+        assert gone(after, 2) == [0, 3]  # the id came back, as another row
+        after.optimize.compact_files()
+        assert gone(after, 2) == [0, 3]
+        old = lance.dataset(after.uri, version=2)
+        old.restore()
+        assert gone(old, 2) == []
+        over = apply(old, stage(old, CHANGES["overwrite"]), "S")
+        assert gone(over, 2) == [0, 1, 2, 3]
+        assert over.scanner(columns=["_rowid"]).to_table()["_rowid"].to_pylist()[0] > 3  # ids are never used again
+
+
+def test_the_record_of_a_branch_is_a_file(tmp_path: Path) -> None:
+    import json
+
+    from omnigraph.storage.lineage import ref_file
+
+    dataset = make(tmp_path / "t", rows(["a"]))
+    for name in ("a/b", "größe-1.x_y"):
+        dataset.create_branch(name, 1)
+        record = json.loads((tmp_path / ref_file("t", name)).read_text())
+        assert (record["parentBranch"], record["parentVersion"]) == (None, 1)
+    lance.dataset(str(tmp_path / "t" / "tree" / "a" / "b")).create_branch("c", 1)
+    assert json.loads((tmp_path / ref_file("t", "c")).read_text())["parentBranch"] == "a/b"
+    with pytest.raises(OSError, match="referenced"):
+        dataset.branches.delete("a/b")
+    dataset.branches.delete("c")
+    assert not (tmp_path / ref_file("t", "c")).exists()
