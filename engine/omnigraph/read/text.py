@@ -159,7 +159,7 @@ def _parsed(value: Datum, pattern: str, kind: pa.DataType, says: str) -> Datum:
         limit = pc.if_else(pc.starts_with(value, pattern="-"), str(2**63), str(2**63 - 1))
         beyond = pc.or_(pc.greater(size, 19), pc.and_(pc.equal(size, 19), pc.greater(digits, limit)))
         _refuse(value, beyond, says)
-        return value.cast(kind)
+        return pc.replace_substring_regex(value, pattern=r"\A\+", replacement="").cast(kind)  # no sign that Arrow reads
     out = value.cast(kind)
     _refuse(value, pc.is_inf(out), says)
     return out
