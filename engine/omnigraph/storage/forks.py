@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import lance
@@ -19,6 +19,7 @@ import lance
 from omnigraph.errors import Conflict
 from omnigraph.storage.files import LocalFiles
 from omnigraph.storage.layout import RECOVERY, lance_branch
+from omnigraph.storage.lineage import branch_names
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.sidecar import Sidecars
 from omnigraph.storage.steps import Step, reach
@@ -81,7 +82,22 @@ def drop_lineage(store: Store, location: str, branch: str) -> None:
                 code="branch_half_made",
                 details={"location": location, "branch": branch},
             )
-        shutil.rmtree(store.files.path(f"{location}/tree/{branch}"))
+        _remove_tree(store.files.path(f"{location}/tree/{branch}"), branch, branch_names(store, location))
+
+
+def _remove_tree(path: str, branch: str, names: Iterable[str]) -> None:
+    """Remove a branch's folder, but not the branches nested in it (the origin lets `a` and `a/b` live together)."""
+    nested = {name[len(branch) + 1 :].split("/")[0] for name in names if name.startswith(f"{branch}/")}
+    for entry in os.listdir(path):
+        if entry in nested:
+            continue
+        full = os.path.join(path, entry)
+        if os.path.isdir(full):
+            shutil.rmtree(full)
+        else:
+            os.unlink(full)
+    if not nested:
+        os.rmdir(path)
 
 
 def ensure_fork(store: Store, ref: TableRef, branch: str) -> lance.LanceDataset:
