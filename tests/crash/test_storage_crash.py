@@ -24,8 +24,9 @@ from tests.crash import crash_scenarios as scenarios
 NEVER = "never:0"
 
 
-def _child(uri: str, scenario: str, kill_at: str, report: str) -> None:
+def _child(uri: str, scenario: str, kill_at: str, report: str, env: dict[str, str] | None = None) -> None:
     """In a process of its own: do the scenario, and write down the steps it reached."""
+    os.environ.update(env or {})
     steps._KILL_AT = kill_at
     if scenario == "build":
         scenarios.build(uri)
@@ -69,11 +70,12 @@ def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return uri
 
 
-def check_whole(uri: Path, branch: str, operation_id: str, *, sidecar_before: bool) -> None:
+def check_whole(uri: Path | str, branch: str, operation_id: str, *, sidecar_before: bool) -> None:
     """After a sweep: heads are what is published, history has no hole, one audit row, nothing in flight."""
     repository = Repository.open(str(uri))
     assert repository.pending() == []
-    assert [n for n in os.listdir(uri / "__recovery") if n.endswith(".tmp")] == []
+    if isinstance(uri, Path):
+        assert [n for n in os.listdir(uri / "__recovery") if n.endswith(".tmp")] == []
     store, history = repository.engine.store, repository.engine.history
     for info in repository.branches():
         for ref in repository.snapshot(info.name).tables.values():
@@ -90,7 +92,7 @@ def check_whole(uri: Path, branch: str, operation_id: str, *, sidecar_before: bo
     assert all(r["graph_commit_id"] in ids for r in mine)
 
 
-def check_retry(uri: Path, scenario: str, after: dict[str, Any]) -> None:
+def check_retry(uri: Path | str, scenario: str, after: dict[str, Any]) -> None:
     action, branch, operation_id = scenarios.SCENARIOS[scenario]
     repository = Repository.open(str(uri))
     action(repository)
