@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest, Internal
+from omnigraph.errors import Internal
 from omnigraph.query.ir import Call, Prop
 from omnigraph.read.compute import Array, nulls, pc
-from omnigraph.read.datum import Datum, Env, Evaluate, Longs
+from omnigraph.read.datum import Datum, Env, Evaluate, Fault, Longs
 from omnigraph.read.tables import Rows
 from omnigraph.read.tokens import TextIndex, words_of
 
@@ -39,11 +39,11 @@ def search_predicate(call: Call, arguments: Sequence[Evaluate]) -> Evaluate:
         rows, at = env.entity(prop.var)
         given = [argument(env) for argument in arguments]
         query = _constant(given[0])
+        edits = _constant(given[1]) if len(given) > 1 else 1
         length = rows.rows if at is None else len(at)
-        if query is None:
+        if query is None or edits is None:
             return nulls(length, pa.bool_())
         index = text_index(rows, prop.name)
-        edits = _constant(given[1]) if len(given) > 1 else 1
         hit = np.zeros(index.rows, dtype=bool)
         hit[find(index, words_of(query), edits)] = True
         known = index.known
@@ -94,7 +94,7 @@ def phrase_rows(index: TextIndex, words: list[str]) -> Longs:
 
 def _near(index: TextIndex, words: list[str], edits: object) -> Longs:
     if not isinstance(edits, int) or not 0 <= edits <= 2:
-        raise BadRequest(f"fuzzy: max_edits is a whole number from 0 to 2, and this is {edits}")
+        raise Fault(f"fuzzy: max_edits is a whole number from 0 to 2, and this is {edits}", code="bad_value")
     numbers = [near_words(index.words, word, edits) for word in dict.fromkeys(words)]
     return _rows(index, np.unique(np.concatenate(numbers)).tolist() if numbers else [])
 
