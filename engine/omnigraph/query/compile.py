@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 
 from omnigraph.errors import BadRequest, Diagnostic, LanguageError, NotFound
 from omnigraph.query import ast
@@ -17,6 +17,7 @@ from omnigraph.query.mutations import check_mutation
 from omnigraph.query.parser import parse_each_query
 from omnigraph.query.reads import check_read
 from omnigraph.query.scope import Scope, did_you_mean
+from omnigraph.schema.ast import Name
 from omnigraph.schema.catalog import Catalog, Type
 from omnigraph.schema.literals import Literal
 from omnigraph.schema.source import SourceText
@@ -28,10 +29,10 @@ CACHED_TEXTS = 512
 """Most compiled texts kept per process."""
 
 MAX_CLAUSES = 500
-"""Most clauses of one match."""
+"""Most clauses of one query, those of nested blocks included."""
 
 MAX_COLUMNS = 1000
-"""Most items of one `return`, and most keys of one `order`."""
+"""Most items of one `return`, and most keys of one `order`; at least `MAX_CLAUSES`."""
 
 MAX_STATEMENTS = 2000
 """Most statements of one mutation."""
@@ -127,7 +128,7 @@ def check_text(source: SourceText, catalog: Catalog) -> tuple[list[CheckedQuery]
 def _query(node: ast.QueryNode, source: SourceText, catalog: Catalog, found: list[Diagnostic]) -> CompiledQuery:
     span = source.span(*node.name.place)
     is_read = isinstance(node.body, ast.ReadBody)
-    too_much = next(_too_much(node.body), None)
+    too_much = next(_too_much(node.body), None) if len(source.text) > 2 * MAX_CLAUSES else None
     if too_much is not None:
         words, place = too_much
         hint = "split it, or give the values as a list parameter"
@@ -170,11 +171,24 @@ def _query(node: ast.QueryNode, source: SourceText, catalog: Catalog, found: lis
 def _too_much(body: ast.ReadBody | tuple[ast.Statement, ...]) -> Iterator[tuple[str, tuple[int, int]]]:
     """What a query has more of than is compiled in good time, and the place of the first one too many."""
     if isinstance(body, ast.ReadBody):
-        yield from _too_many("clauses", MAX_CLAUSES, body.clauses)
+        yield from _too_many("clauses", MAX_CLAUSES, tuple(_clauses(body)))
         yield from _too_many("columns", MAX_COLUMNS, body.items)
         yield from _too_many("order keys", MAX_COLUMNS, body.order)
     else:
         yield from _too_many("statements", MAX_STATEMENTS, body)
+
+
+def _clauses(node: object) -> Iterator[ast.Clause]:
+    """Every clause of a read, those of nested blocks and of blocks in expressions included."""
+    if isinstance(node, tuple):
+        for item in node:
+            yield from _clauses(item)
+        return
+    if isinstance(node, ast.Clause):
+        yield node
+    if is_dataclass(node) and not isinstance(node, (Literal, Name)):
+        for field in fields(node):
+            yield from _clauses(getattr(node, field.name))
 
 
 def _too_many(

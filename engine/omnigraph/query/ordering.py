@@ -49,10 +49,11 @@ def check_order(body: ast.ReadBody, returned: Returned, scope: Scope) -> Order |
             if key is not None:
                 keys.append(key)
     names = {expr: name for name, expr in reversed(returned.columns)}
+    aliases = [name for k in keys if k.ranking is None and (name := next(_bare_names(k.item.expr), None)) is not None]
     out: list[OrderKey] = []
     for key in keys if not returned.failed else ():
         with scope.collecting():
-            _judge_ranking(key, keys, returned, limited=limited)
+            _judge_ranking(key, aliases, returned, limited=limited)
             expr = _lowered(key, returned, names)
             down = key.ranking in ("bm25", "rrf") if key.item.descending is None else key.item.descending
             out.append(OrderKey(expr, down))
@@ -121,7 +122,8 @@ def _over_columns(expr: Expr, names: Mapping[Expr, str]) -> Expr | None:
 # ---- rankings ----
 
 
-def _judge_ranking(key: _Key, keys: list[_Key], returned: Returned, *, limited: bool) -> None:
+def _judge_ranking(key: _Key, aliases: list[ast.NameRef], returned: Returned, *, limited: bool) -> None:
+    """`aliases` are the columns' names that other keys order by."""
     if not has_ranking(key.meant):
         return
     if returned.grouped:
@@ -132,9 +134,9 @@ def _judge_ranking(key: _Key, keys: list[_Key], returned: Returned, *, limited: 
             message = f"an order by `{name}` needs a `limit`"
             raise Refused(code, message, key.item.place, "add `limit 10`, say")
     if "nearest" in _rankings_in(key.meant):
-        for other in keys:
-            alias = next(_bare_names(other.item.expr), None)
-            if other is not key and other.ranking is None and alias is not None:
+        start, end = key.item.expr.place
+        for alias in aliases:
+            if not start <= alias.place[0] < end:
                 hint = f"order by the expression that `{alias.name}` stands for"
                 raise Refused("T18", "a column's name can't order together with `nearest`", alias.place, hint)
 

@@ -17,14 +17,12 @@ EXAMPLE = ROOT / "examples" / "ci"
 
 
 def hook_commands() -> list[str]:
-    """What pre-commit would run: a hook's entry with the arguments of the example, and files where they are passed."""
-    hooks = {hook["id"]: hook for hook in yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())}
+    """What pre-commit would run: a hook's entry with its arguments, and files where they are passed."""
     (repo,) = yaml.safe_load((EXAMPLE / ".pre-commit-config.yaml").read_text())["repos"]
     out = []
-    for used in repo["hooks"]:
-        hook = hooks[used["id"]]
+    for hook in repo["hooks"]:
         files = ["schema.pg", "queries.gq"] if hook.get("pass_filenames", True) else []
-        out.append(" ".join([hook["entry"], *used.get("args", hook.get("args", [])), *files]))
+        out.append(" ".join([hook["entry"], *hook.get("args", []), *files]))
     return out
 
 
