@@ -47,7 +47,9 @@ def state_of(engine: Engine, branch: str, commit: CommitInfo) -> ManifestState:
         NotFound: it was made on a branch that has been deleted, and its state with it.
     """
     manifest = engine.manifest
-    lineage = branch if manifest.began(branch, commit.manifest_version) == commit.branch else commit.branch
+    lineage = commit.branch
+    if manifest.exists(branch) and manifest.began(branch, commit.manifest_version) == commit.branch:
+        lineage = branch
     if manifest.exists(lineage):
         state = manifest.at(lineage, commit.manifest_version)
         # The origin has several commits of one manifest version.

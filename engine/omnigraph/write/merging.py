@@ -56,7 +56,7 @@ class MergeResult:
 
     Args:
         outcome: `already_up_to_date`, `fast_forward` or `merged`.
-        commit: the target's new commit; None where it was up to date.
+        commit: the target's new commit, or the one that this very operation made before; None where it had it all.
         base: id of the common ancestor.
         source: id of the commit that was merged.
         tables: one entry for each table that changed.
@@ -117,7 +117,7 @@ def merge(
     if operation_id is not None:
         done = done_before(repository, target, operation_id)
         if done is not None:
-            return MergeResult("already_up_to_date", None, done.id, theirs.head.id)
+            return MergeResult("already_up_to_date", done, done.parents[0], theirs.head.id)
     base = repository.merge_base(ours, theirs)
     if base.head.id == theirs.head.id:
         return MergeResult("already_up_to_date", None, base.head.id, theirs.head.id)

@@ -187,3 +187,22 @@ def test_an_orphan_fork_of_a_living_branch_is_made_anew(repository: Repository) 
     put(repository, "dev", "b")
     assert ids(repository.snapshot("dev")) == ["a", "b"]
     assert repository.snapshot("dev").tables["node:P"].version == ref.version + 1
+
+
+def test_an_operation_of_a_deleted_branch_is_not_done_on_its_namesake(repository: Repository) -> None:
+    """A merge adopts the source's history before it publishes; one that was given up leaves it behind."""
+    change = TableChange("node:P", upserts=people("b"))
+
+    def write() -> str:
+        staging = Staging("dev", WriterKind.MUTATION, (change,), operation_id="OPONE")
+        return repository.commit(staging, repository.snapshot("dev")).id
+
+    repository.create_branch("dev")
+    first = write()
+    assert write() == first
+    repository.adopt_history(repository.snapshot("dev"), "main")
+    repository.delete_branch("dev")
+    assert first not in {c.id for c in repository.commits()}
+    repository.create_branch("dev")
+    assert write() != first
+    assert ids(repository.snapshot("dev")) == ["a", "b"]
