@@ -31,6 +31,7 @@ from omnigraph.storage import (
     check_operation_id,
     working_folder,
 )
+from omnigraph.write.committed import Committed
 from omnigraph.write.findings import Findings
 from omnigraph.write.loader import Loaded, LoadResult, Mode, change_of, done_before, judge, reads_of
 from omnigraph.write.mapping import Mapping, entity_of
@@ -185,6 +186,9 @@ def _check(
 ) -> None:
     """Constraints across rows, against incoming and committed ones."""
     replaced = frozenset(counts) if job.mode == "overwrite" else frozenset()
+    committed = Committed(base, replaced=replaced)
+    for key in counts:
+        committed.check_keys(base.catalog.by_table_key[key])
     kept = [r for key, r in base.tables.items() if r.row_count and key in _wanted(base, counts) and key not in replaced]
     if kept:
         work = [CommittedTask(uri, ref, base.catalog.source, folder) for ref in kept]

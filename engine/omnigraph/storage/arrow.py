@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.errors import Internal
+from omnigraph.errors import BadRequest, Internal
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 
 __all__ = ["arrow_type", "table_schema"]
@@ -30,6 +30,11 @@ def arrow_type(type_: Type) -> pa.DataType:
     """The Arrow type of a property: scalars as in `_SCALARS`, lists of them, `Vector(n)` a fixed list of n float32."""
     if type_.base == "Vector":
         return pa.list_(pa.float32(), type_.dim)
+    if type_.base == "Blob":
+        raise BadRequest(
+            "rows of a type with Blob properties can be read, exported and deleted, not yet written",
+            code="blob_not_written",
+        )
     scalar = _SCALARS.get(type_.base)
     if scalar is None:
         raise Internal(f"{type_} has no column type")

@@ -9,7 +9,7 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot, TableChange
-from omnigraph.storage.arrow import table_schema
+from omnigraph.storage.arrow import arrow_type, table_schema
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed, refuse_repeated
 from omnigraph.write.constraints import Column
@@ -72,6 +72,8 @@ class MutationStaging:
 
     def put(self, entity: NodeType | EdgeType, rows: pa.Table) -> None:
         """Writes whole rows; a pending row of the same id is replaced. Ids are unique within `rows`."""
+        for prop in entity.properties.values():
+            arrow_type(prop.type)  # refuses what can't be written
         key, schema = entity.table_key, loose_schema(entity)
         rows = rows.select(schema.names).cast(schema)
         pending = self._rows.get(key)

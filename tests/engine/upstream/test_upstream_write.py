@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import omnigraph
-from omnigraph.errors import Conflict
+from omnigraph.errors import BadRequest, Conflict
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind
 from omnigraph.storage.layout import lance_branch
 from tests.engine.upstream.conftest import NAMES, expected, query_text
@@ -189,3 +189,31 @@ def test_a_blob_is_exported_as_it_is_loaded(fresh: Unpack) -> None:
     mine = {r["data"]["slug"]: r["data"]["bytes"] for r in map(json.loads, graph.export(types=["File"]))}
     lines = [json.loads(line) for line in expected("maintained")["branches"]["main"]["export"]]
     assert mine == {r["data"]["slug"]: r["data"]["bytes"] for r in lines if r.get("type") == "File"}
+
+
+def test_types_with_blobs_are_not_written_yet_but_deleted(fresh: Unpack) -> None:
+    graph = omnigraph.open(fresh("maintained"))
+    head = graph.head().id
+    for write in (
+        lambda: graph.mutate('query q() { insert File { slug: "new", name: "n" } }'),
+        lambda: graph.mutate('query q() { update File set { name: "n" } where slug = "f-big" }'),
+        lambda: graph.load('{"type": "File", "data": {"slug": "new", "name": "n", "bytes": "base64:YWJj"}}'),
+    ):
+        with pytest.raises(BadRequest, match="not yet written"):
+            write()
+    assert graph.head().id == head
+    graph.mutate('query q() { delete File where slug = "f-mid" }')
+    assert "f-mid" not in graph.snapshot().scan("node:File", ["id"])["id"].to_pylist()
+
+
+def test_a_graph_with_forks_that_no_commit_names_is_written(fresh: Unpack) -> None:
+    """A write of the origin that failed left a fork of node:Page on `after`."""
+    graph = omnigraph.open(fresh("maintained"))
+    for branch in ("after", "main"):
+        graph.mutate('query q() { insert Page { slug: "new", title: "t", rank: 1, state: "live" } }', branch=branch)
+        graph.mutate('query q() { update Page set { rank: 77 } where slug = "pg007" }', branch=branch)
+        graph.mutate('query q() { delete Page where slug = "pg008" }', branch=branch)
+        rows = graph.snapshot(branch).scan("node:Page", ["id", "rank"], filter="id in ('new', 'pg007', 'pg008')")
+        assert sorted(r["rank"] for r in rows.to_pylist()) == [1, 77]
+    graph.ensure_indices()
+    assert graph.verify().ok
