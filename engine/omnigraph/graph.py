@@ -152,6 +152,8 @@ class Branches:
             NotFound: no such branch.
             Conflict: the target moved meanwhile; `retryable` says whether to try again.
         """
+        if delete_source:
+            self._repository.head(source)  # a moment or a commit can't be deleted: say so before anything is merged
         result = write.merge(
             self._repository,
             source,

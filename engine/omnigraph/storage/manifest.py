@@ -224,7 +224,7 @@ class Manifest:
 
     store: Store
     _newest: dict[str, ManifestState] = field(default_factory=dict)
-    _listed: set[str] = field(default_factory=set)
+    _records: dict[str, bytes] = field(default_factory=dict)
     _prepared: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -248,12 +248,22 @@ class Manifest:
             self._prepared.add(branch)
 
     def _is_branch(self, branch: str) -> bool:
-        """Whether Lance lists it. A folder isn't enough: a killed creation leaves one, and `..` names main's."""
-        if lance_branch(branch) is None or (branch in self._listed and not self.store.root.is_local):
+        """Whether Lance lists it. A folder isn't enough: a killed creation leaves one, and `..` names main's.
+
+        A branch that was deleted and made anew has another record: what is known of its namesake is dropped, whose
+        versions count the same.
+        """
+        if lance_branch(branch) is None:
             return True
-        if not is_branch_path(branch) or not self.store.files.exists(ref_file(MANIFEST, branch)):
+        if not is_branch_path(branch):
             return False
-        self._listed.add(branch)
+        try:
+            record = self.store.files.read(ref_file(MANIFEST, branch))
+        except NotFound:
+            return False
+        if self._records.get(branch, record) != record:
+            self.forget(branch)
+        self._records[branch] = record
         return True
 
     def branches(self) -> dict[str, dict[str, Any]]:
@@ -310,7 +320,7 @@ class Manifest:
     def forget(self, branch: str) -> None:
         with self._lock:
             self._newest.pop(branch, None)
-            self._listed.discard(branch)
+            self._records.pop(branch, None)
 
     def at(self, branch: str, version: int) -> ManifestState:
         """The state at an older version; a version from before the branch began is its parent's.
@@ -318,6 +328,8 @@ class Manifest:
         Raises:
             NotFound: no such version.
         """
+        if not self._is_branch(branch):
+            raise NotFound(f"there is no branch {branch!r}", details={"branch": branch})
         with self._lock:
             known = self._newest.get(branch)
         if known is not None and known.version == version:

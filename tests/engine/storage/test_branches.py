@@ -206,3 +206,24 @@ def test_an_operation_of_a_deleted_branch_is_not_done_on_its_namesake(repository
     repository.create_branch("dev")
     assert write() != first
     assert ids(repository.snapshot("dev")) == ["a", "b"]
+
+
+def test_a_namesake_with_the_same_versions_is_told_apart(repository: Repository) -> None:
+    """By a process that has read the first and hears of nothing."""
+    repository.create_branch("dev")
+    put(repository, "dev", "b")
+    other = Repository.open(repository.uri)
+    first = other.snapshot("dev")
+    assert ids(first) == ["a", "b"]
+    repository.delete_branch("dev")
+    repository.create_branch("dev")
+    put(repository, "dev", "c")
+    second = other.snapshot("dev")
+    assert second.manifest_version == first.manifest_version
+    assert second.tables["node:P"].version == first.tables["node:P"].version
+    assert ids(second) == ["a", "c"]
+    assert ids(other.snapshot("dev", first.manifest_version)) == ["a", "c"]
+    with pytest.raises(NotFound):
+        other.snapshot("dev", first.head.id)
+    put(other, "dev", "d")
+    assert ids(repository.snapshot("dev")) == ["a", "c", "d"]

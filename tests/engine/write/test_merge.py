@@ -97,6 +97,8 @@ def test_the_source_can_be_deleted_at_once(graph: omnigraph.Graph) -> None:
     load(graph, "dev", person("d", 4))
     load(graph, "main", person("e", 5))
     tip = graph.head("dev")
+    with pytest.raises(NotFound, match="no branch"):
+        graph.branches.merge(tip.id, delete_source=True)
     result = graph.branches.merge("dev", delete_source=True)
     assert [b.name for b in graph.branches.list()] == ["main"]
     assert people(graph)["d"] == 4
