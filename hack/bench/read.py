@@ -65,6 +65,34 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "select count(*) from person p where not exists (select 1 from works w where w.src = p.name)",
     ),
+    "computed groups": (
+        'query q() { match { $p: Person } return { case when $p.age > 50 then "old" else "young" end as c, '
+        "count($p) as n, sum($p.age + 1) / count($p) as a } }",
+        {},
+        "select age > 50, count(*), sum(age + 1) / count(*) from person group by 1",
+    ),
+    "optional, counted": (
+        "query q() { match { $p: Person optional { $p worksAt $c } } return { count($p) as n, count($c) as k } }",
+        {},
+        "select count(*), count(w.dst) from person p left join works w on w.src = p.name",
+    ),
+    "count of a block": (
+        "query q() { match { $p: Person count { $p knows $f } > 12 } return { count($p) as n } }",
+        {},
+        "select count(*) from (select src from knows group by src having count(distinct dst) > 12)",
+    ),
+    "shortest paths from one": (
+        "query q($n: String) { match { $p: Person { name: $n } $z = shortest $p knows{1,3} $f } "
+        "return { length($z) as l, count($f) as n } }",
+        {"n": "person-00000042"},
+        "",
+    ),
+    "text search": ('query q() { match { $p: Person search($p.bio, "5 30") } return { count($p) as n } }', {}, ""),
+    "top 10 by bm25": (
+        'query q() { match { $p: Person } return { $p.name } order { bm25($p.bio, "likes 5") } limit 10 }',
+        {},
+        "",
+    ),
     "top 10 by age, ties by id": (
         "query q() { match { $p: Person } return { $p.name, $p.age } order { $p.age desc } limit 10 }",
         {},

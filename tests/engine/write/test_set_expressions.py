@@ -106,6 +106,9 @@ def test_an_enum_and_a_range_are_judged_on_computed_values(graph: Repository) ->
 def test_where_asks_only_rows_that_count(graph: Repository) -> None:
     assert run(graph, "query q() { update Item set { b: 0 } where a != 0 and b / a > 1 }").nodes == 1
     assert run(graph, "query q() { update Item set { b: 5 } where b / a > 1 and a != 0 }").nodes == 0
+    fresh = 'insert Item { name: "z", a: 0, b: 9 } update Item set { b: 6 } where b / a > 1 and a != 0'
+    assert run(graph, f"query q() {{ {fresh} }}").nodes == 1  # what this query wrote is asked in the same order
+    run(graph, 'query q() { delete Item where name = "z" }')
     assert run(graph, "query q() { delete Item where length(name) + 1 = 2 and a = 0 }").nodes == 1
 
 
