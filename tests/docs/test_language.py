@@ -219,6 +219,41 @@ def test_a_function_gives_what_its_line_says(row: list[str], one_node: omnigraph
     assert json.dumps(shown["x"], ensure_ascii=False, separators=(",", ":")) == code(row[-1])
 
 
+# ---- the table for those who know Cypher or SQL ----
+
+QUERY_PAGE = (ROOT / "docs" / "language" / "query.md").read_text(encoding="utf-8")
+HABITS = rows_of(QUERY_PAGE, ("here", "gives"))
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> omnigraph.Graph:
+    page = Page(tmp_path_factory.mktemp("people"))
+    for block in blocks_of(QUERY_PAGE):
+        if block.kind in ("pg", "ndjson"):
+            page.run(block)
+    assert page.graph is not None
+    return omnigraph.open(str(page.graph))
+
+
+def test_there_are_ten_habits() -> None:
+    assert len(HABITS) == 10
+
+
+@pytest.mark.parametrize("row", HABITS, ids=lambda row: code(row[-2]))
+def test_what_stands_for_cypher_or_sql_gives_what_its_line_says(row: list[str], people: omnigraph.Graph) -> None:
+    here = code(row[-2])
+    if here.startswith("return "):
+        here = f"match {{ $p: Person }} {here}"
+    elif not here.startswith("match "):
+        here = f"match {{ $p: Person  {here} }} return {{ $p.name }} order {{ $p.name }}"
+    rows = people.query(f"query q() {{ {here} }}").to_pylist()
+    assert ", ".join(" ".join(shown(value) for value in row.values()) for row in rows) == row[-1]
+
+
+def shown(value: object) -> str:
+    return "∅" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 # ---- the table of codes ----
 
 CODES_PAGE = (ROOT / "docs" / "language" / "codes.md").read_text(encoding="utf-8")
