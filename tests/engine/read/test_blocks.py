@@ -233,14 +233,14 @@ def test_order_by_what_is_not_returned(ask: Ask) -> None:
 
 def test_ties_compare_paths_from_their_start(memory_snapshot: Callable[..., Any]) -> None:
     """s→c→x→t and s→b→y→t: the second comes first, though x comes before y; the table's own order says nothing."""
-    names = ["y", "t", "c", "x", "s", "b"]
+    names = ["x", "t", "b", "y", "s", "c"]
     pairs = ["sc", "cx", "xt", "sb", "by", "yt"]
     rows = {
         "node:Person": [{"id": n, "name": n, "age": 0} for n in names],
         "edge:Knows": [edge(pair, pair[0], pair[1]) for pair in pairs],
     }
     for target in ("", '{ name: "t" }'):
-        text = f"""query q() {{ match {{ $s: Person {{ name: "s" }} $t: Person {target} $z = shortest $s knows{{3,4}} $t }}
-            return {{ nodes($z) as n, edges($z) as e }} }}"""
+        text = f"""query q() {{ match {{ $s: Person {{ name: "s" }} $t: Person {target} $z = shortest $s knows{{3,4}} $t
+            }} return {{ nodes($z) as n, edges($z) as e }} }}"""
         table = read.execute(compile_query(text, CATALOG), memory_snapshot(CATALOG, rows), {})
         assert table.to_pylist() == [{"n": ["s", "b", "y", "t"], "e": ["sb", "by", "yt"]}]
