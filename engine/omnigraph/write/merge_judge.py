@@ -55,11 +55,15 @@ class _All(Findings):
         self.shown.extend(records)
 
 
-def judge_merged(catalog: Catalog, staging: MutationStaging, copied: Mapping[str, pa.Table]) -> list[Found]:
+def judge_merged(
+    catalog: Catalog, staging: MutationStaging, copied: Mapping[str, pa.Table], undecided: Mapping[str, Array]
+) -> list[Found]:
     """Values, uniqueness, ends and cardinality of what comes, and the edges at nodes that go.
 
     Args:
         staging: the target with the merge's rows and deletes.
+        undecided: ids of rows that are conflicts already, by table: what hangs on them alone is no conflict of its own,
+            so that both directions of a merge find the same ones.
         copied: rows that come with their data files, which `staging` doesn't hold: ids, of edges also the ends.
     """
     findings = _All()
@@ -70,11 +74,13 @@ def judge_merged(catalog: Catalog, staging: MutationStaging, copied: Mapping[str
             for parts in entity.uniques:
                 others = staging.committed.with_values(entity.table_key, parts, rows)
                 if others is not None:
-                    kept = pc.invert(pc.is_in(others.column("id"), value_set=staging.deleted(entity.table_key)))
-                    others = others.filter(kept)
+                    gone = staging.deleted(entity.table_key)
+                    if entity.table_key in undecided:
+                        gone = pa.concat_arrays([gone, undecided[entity.table_key]])
+                    others = others.filter(pc.invert(pc.is_in(others.column("id"), value_set=gone)))
                 constraints.check_unique(entity, parts, rows, others, findings)
         if isinstance(entity, EdgeType):
-            _ends(catalog, entity, staging, copied, findings)
+            _ends(catalog, entity, staging, copied, undecided, findings)
             _cardinality(catalog, entity, staging, rows, findings)
     found = [
         Found(_KINDS.get(r.kind, "value_constraint_violation"), r.table_key or "", r.id or "", r.message)
@@ -84,7 +90,12 @@ def judge_merged(catalog: Catalog, staging: MutationStaging, copied: Mapping[str
 
 
 def _ends(
-    catalog: Catalog, edge: EdgeType, staging: MutationStaging, copied: Mapping[str, pa.Table], findings: Findings
+    catalog: Catalog,
+    edge: EdgeType,
+    staging: MutationStaging,
+    copied: Mapping[str, pa.Table],
+    undecided: Mapping[str, Array],
+    findings: Findings,
 ) -> None:
     """Edges that come must find their nodes; edges that stay must not lose theirs."""
     columns = ["id", "src", "dst"]
@@ -102,6 +113,8 @@ def _ends(
         known = [staging.rows(node, wanted).column("id")] if len(wanted) else []
         if node.table_key in copied:
             known.append(copied[node.table_key].column("id"))
+        if node.table_key in undecided:
+            known.append(undecided[node.table_key])
         missing = constraints.absent(rows.column(column), known)
         constraints.add_missing_endpoints(edge, rows, missing, column, name, findings)
 

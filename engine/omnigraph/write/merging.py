@@ -237,7 +237,11 @@ def _judge(work: _Merge, taken: Sequence[_Taken]) -> None:
         for item in taken
         if item.files
     }
-    work.found += judge_merged(work.ours.catalog, staging, copied)
+    undecided = {
+        key: pa.array([f.id for f in work.found if f.table_key == key], pa.string())
+        for key in {f.table_key for f in work.found}
+    }
+    work.found += judge_merged(work.ours.catalog, staging, copied, undecided)
 
 
 def _numbers(item: _Taken) -> list[int]:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import omnigraph
@@ -159,6 +159,7 @@ def contents(graph: omnigraph.Graph, branch: str) -> list[str]:
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories, histories)
+@example([("drop", "a", None)], [("node", "a", None), ("edge", "a", "a")])
 def test_whole_histories(seed: Path, ours: list[Any], theirs: list[Any]) -> None:
     folder = tempfile.mkdtemp()
     try:
