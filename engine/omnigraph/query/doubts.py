@@ -22,12 +22,28 @@ __all__ = ["null_doubts", "unused_parameters"]
 
 def unused_parameters(node: ast.QueryNode, source: SourceText) -> Iterator[Diagnostic]:
     """L204 for each declared parameter that the body doesn't name."""
-    used = {part.name for part in _parts(node.body) if isinstance(part, ast.VarRef)}
+    parts = list(_parts(node.body))
+    used = {part.name for part in parts if isinstance(part, ast.VarRef)}
+    bound = {name for part in parts for name in _binds(part)}
     for parameter in node.parameters:
         name = parameter.name.text
         if name not in used:
             span = source.span(*parameter.name.place)
-            yield Diagnostic("L204", f"parameter `${name}` is never used", span, "warning", "use it or remove it")
+            hint = f"`${name}` in the match is another, which hides it: rename one" if name in bound else None
+            message = f"parameter `${name}` is never used"
+            yield Diagnostic("L204", message, span, "warning", hint or "use it or remove it")
+
+
+def _binds(part: object) -> tuple[str, ...]:
+    """The variables that a clause of a match binds, or would, were they not bound."""
+    if isinstance(part, ast.Binding):
+        return (part.var.text,)
+    if isinstance(part, ast.Traversal):
+        edge = (part.edge.var.text,) if part.edge.var is not None else ()
+        return (part.source.text, part.target.text, *edge)
+    if isinstance(part, ast.Shortest):
+        return (part.path.text, part.source.text, part.target.text)
+    return ()
 
 
 def null_doubts(query: CheckedQuery, source: SourceText, catalog: Catalog) -> list[Diagnostic]:
