@@ -55,8 +55,11 @@ def lint(
 ) -> None:
     """Check schemas and queries; every finding names file, line and column.
 
-    Queries are checked against --schema, --graph, or the one .pg file among the arguments. A schema with mistakes still
-    leaves the queries' syntax to be checked. Exit codes: 0 fine, 1 findings (warnings only with --strict), 2 usage.
+    Queries are checked against --schema, --graph, or the one .pg file among the arguments.
+
+    If the schema has mistakes, of the queries only the syntax is checked.
+
+    Exit codes: 0 fine, 1 errors (with --strict warnings too), 2 usage.
 
     \b
     Examples:

@@ -186,11 +186,15 @@ def _head(repository: Repository, snapshot: Snapshot, entity: NodeType | EdgeTyp
                 walk.add("drift", f"{message}: run `omnigraph repair`", **where)
     if ref.row_count:
         covered = {i.name: i.num_rows_indexed for i in snapshot.dataset(key).describe_indices()}
+        short: dict[int, list[str]] = {}
         for column, _ in wanted_indices(entity):
             rows = covered.get(f"{column}_idx", 0)
             if rows < ref.row_count:
-                message = f"the index on {column} covers {rows} of {ref.row_count} rows: run ensure-indices for speed"
-                walk.add("index_coverage", message, severity="note", **where)
+                short.setdefault(rows, []).append(column)
+        for rows, columns in short.items():
+            which = f"index on {columns[0]} covers" if len(columns) == 1 else f"indexes on {', '.join(columns)} cover"
+            message = f"the {which} {rows} of {ref.row_count} rows: run `omnigraph ensure-indices` for speed"
+            walk.add("index_coverage", message, severity="note", **where)
 
 
 def _constraints(snapshot: Snapshot, entity: NodeType | EdgeType, columns: dict[str, pa.Table], walk: _Walk) -> None:

@@ -65,6 +65,10 @@ def test_a_sound_graph_is_ok_with_notes_alone(graph: Repository) -> None:
     assert report.ok
     assert {one["kind"] for one in report.findings} == {"index_coverage", "below_minimum"}
     assert report.counts == {"branches": 1, "commits": 2, "tables": 2, "rows": 3}
+    (person,) = (
+        f["message"] for f in report.findings if f["kind"] == "index_coverage" and f["table_key"] == "node:Person"
+    )
+    assert person == "the indexes on id, slug, age cover 0 of 2 rows: run `omnigraph ensure-indices` for speed"
     ensure_indices(graph)
     assert {one["kind"] for one in verify(graph).findings} == {"below_minimum"}
 
