@@ -10,11 +10,16 @@ from omnigraph.schema import ast
 from omnigraph.schema.catalog import Property, Type
 from omnigraph.schema.grammar import nearest_name
 from omnigraph.schema.literals import Literal
+from omnigraph.schema.types import REFUSED
 
 __all__ = ["COLUMN_WORDS", "Refuser", "annotation_values", "check_embeds", "check_renames"]
 
 COLUMN_WORDS = ("key", "unique", "index")
-_BODY_ONLY = ("range", "check", "card")
+_WRITTEN = {
+    "range": "write `@range(property, low..high)` in the braces",
+    "check": 'write `@check(property, "…")` in the braces',
+    "card": "write `@card(min..max)` in the head of an edge type",
+}
 _ONE_STRING = ("description", "instruction", "rename_from")
 _ONCE = (*_ONE_STRING, "embed")
 _TYPE_NAME = re.compile(r"[A-Z][A-Za-z0-9_]*", re.ASCII)
@@ -57,8 +62,9 @@ def _plain(literal: Literal) -> Any:
 def _judge(refuser: Refuser, annotation: ast.Annotation, of_type: bool) -> None:
     name, place = annotation.name, annotation.place
     arguments, keywords = annotation.arguments, dict(annotation.keywords)
-    if name in (*COLUMN_WORDS, *_BODY_ONLY):
-        refuser.refuse("S12", f"`@{name}` is a constraint and can't stand here", place)
+    if name in (*COLUMN_WORDS, *_WRITTEN):
+        hint = _WRITTEN.get(name) or (f"write it in the braces: `@{name}(property)`" if of_type else None)
+        refuser.refuse("S12", f"`@{name}` is a constraint and can't stand here", place, hint)
     elif name in _ONE_STRING:
         if len(arguments) != 1 or keywords or arguments[0].kind != "string":
             at = arguments[0].place if len(arguments) == 1 and not keywords else place
@@ -98,6 +104,8 @@ def check_embeds(
             if annotation.name != "embed":
                 continue
             type_ = properties[member.name.text].type
+            if type_.base == REFUSED:
+                continue
             if type_.base != "Vector":
                 refuser.refuse("S13", f"`@embed` fills a Vector, and this is {type_}", annotation.place)
             elif len(annotation.arguments) == 1 and annotation.arguments[0].kind == "string":
@@ -114,7 +122,7 @@ def _embedded(refuser: Refuser, argument: Literal, known: Mapping[str, Type]) ->
             argument.place,
             near and f"did you mean `{near}`?",
         )
-    elif source.base != "String" or source.list:
+    elif source.base != REFUSED and (source.base != "String" or source.list):
         refuser.refuse("S13", f"`@embed` reads a String; `{argument.value}` is {source}", argument.place)
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "PropertyNode",
     "RangeNode",
     "SchemaText",
+    "Stray",
     "TypeNode",
 ]
 
@@ -96,7 +97,15 @@ class CardinalityNode:
     place: Place
 
 
-Member: TypeAlias = PropertyNode | Columns | RangeNode | CheckNode
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """A `@card`, `@range` or `@check` (`word`) where none can stand, which is refused later."""
+
+    word: str
+    place: Place
+
+
+Member: TypeAlias = PropertyNode | Columns | RangeNode | CheckNode | Stray
 
 
 @dataclass(frozen=True, slots=True)

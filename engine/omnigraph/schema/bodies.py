@@ -10,14 +10,14 @@ from omnigraph.schema import ast
 from omnigraph.schema.annotations import Refuser
 from omnigraph.schema.catalog import INTEGERS, NUMBERS, Check, Property, Range, Type
 from omnigraph.schema.grammar import nearest_name
+from omnigraph.schema.literals import BOUNDS
 from omnigraph.schema.regex import refuse_regex
+from omnigraph.schema.types import REFUSED
 
 __all__ = ["Columns", "check_defaults", "check_of", "columns_of", "empty_together", "range_of"]
 
 Columns = tuple[str, ...]
 """The properties of one `@key`, `@unique` or `@index`."""
-
-_UNSIGNED = ("U32", "U64")
 
 
 def _find(refuser: Refuser, name: ast.Name, known: Mapping[str, Type]) -> Type | None:
@@ -36,7 +36,7 @@ def columns_of(refuser: Refuser, node: ast.Columns, known: Mapping[str, Type]) -
         if name.text in seen:
             refuser.refuse("S05", f"`{name.text}` is named twice", name.place)
         seen.add(name.text)
-        if type_ is None or node.word == "index":
+        if type_ is None or type_.base == REFUSED or node.word == "index":
             continue
         # `p: T @key` is about the annotation, `@key(p)` about the name in it.
         place = name.place if name.place[0] > node.place[0] else node.place
@@ -58,17 +58,21 @@ def range_of(refuser: Refuser, node: ast.RangeNode, known: Mapping[str, Type], b
         _body_only(refuser, "range", node.place, before, ends)
         return []
     type_ = _find(refuser, node.column, known)
-    if type_ is not None and (type_.base not in NUMBERS or type_.list):
+    if type_ is not None and type_.base != REFUSED and (type_.base not in NUMBERS or type_.list):
         refuser.refuse("S07", f"`@range` is for numbers; `{node.column.text}` is {type_}", node.column.place)
         return []
-    if type_ is None:
+    if type_ is None or type_.base == REFUSED:
         return []
     place = (node.low or node.high or node.column).place
     if low is not None and high is not None and low > high:
         refuser.refuse("S07", f"the range {low}..{high} is empty", place, f"write {high}..{low}?")
         return []
-    if type_.base in _UNSIGNED and high is not None and high < 0:
-        refuser.refuse("S07", f"no {type_.base} is below 0: the range ..{high} is empty", place)
+    least, most = BOUNDS.get(type_.base, (-math.inf, math.inf))
+    if high is not None and high < least:
+        refuser.refuse("S07", f"no {type_.base} is below {least}: the range ..{high} is empty", place)
+        return []
+    if low is not None and low > most:
+        refuser.refuse("S07", f"no {type_.base} is above {most}: the range {low}.. is empty", place)
         return []
     if type_.base in INTEGERS and low is not None and high is not None and math.ceil(low) > math.floor(high):
         refuser.refuse("S07", f"no whole number lies in {low}..{high}", place)
@@ -96,7 +100,7 @@ def check_of(refuser: Refuser, node: ast.CheckNode, known: Mapping[str, Type], b
         _body_only(refuser, "check", node.place, before, '"…"')
         return []
     type_ = _find(refuser, node.column, known)
-    if type_ is not None and (type_.base != "String" or type_.list):
+    if type_ is not None and type_.base != REFUSED and (type_.base != "String" or type_.list):
         refuser.refuse("S06", f"`@check` is for String; `{node.column.text}` is {type_}", node.column.place)
     problem = refuse_regex(node.pattern.value)
     if problem:

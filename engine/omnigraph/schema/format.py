@@ -72,6 +72,7 @@ class _SchemaPrinter(Printer):
         return self.flow(node.children)
 
     rule_low = rule_high = rule_bare = rule_dated = rule_card
+    rule_stray = rule_stray_in_edge = rule_stray_card = rule_card
 
     def rule_property(self, node: Branch) -> Doc:
         name, colon, kind, *annotations = node.children

@@ -222,7 +222,7 @@ class Grammar:
     def _in_words(self, terminals: set[str]) -> str:
         grouped: set[str] = set()
         for sign, members, said in self._groups:
-            if sign in terminals:
+            if sign in terminals and members & terminals:
                 terminals = terminals - members
                 grouped.add(said)
         words = sorted({self._word(t) for t in terminals} | grouped, key=lambda w: (w.startswith("`"), w))

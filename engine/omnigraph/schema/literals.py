@@ -17,9 +17,19 @@ from typing import Any
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.schema.grammar import RefusedWhileParsing
 
-__all__ = ["Literal", "Mismatch", "fit", "parse_date", "parse_datetime", "read_float", "read_int", "read_string"]
+__all__ = [
+    "BOUNDS",
+    "Literal",
+    "Mismatch",
+    "fit",
+    "parse_date",
+    "parse_datetime",
+    "read_float",
+    "read_int",
+    "read_string",
+]
 
-_BOUNDS = {
+BOUNDS = {
     "I32": (-(2**31), 2**31 - 1),
     "I64": (-(2**63), 2**63 - 1),
     "U32": (0, 2**32 - 1),
@@ -165,7 +175,7 @@ def _fit_integer(value: Any, base: str, json_forms: bool) -> int:
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int):
         raise Mismatch(f"{_show(value)} is not {_article(Type(base))}")
-    low, high = _BOUNDS[base]
+    low, high = BOUNDS[base]
     if not low <= value <= high:
         raise Mismatch(f"{_show(value)} is out of the range of {base} ({low} to {high})")
     return value

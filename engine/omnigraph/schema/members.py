@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from omnigraph.schema import ast
@@ -10,7 +10,7 @@ from omnigraph.schema.annotations import COLUMN_WORDS, Refuser, annotation_value
 from omnigraph.schema.bodies import Columns, check_defaults, check_of, columns_of, empty_together, range_of
 from omnigraph.schema.catalog import Check, Property, Range, Type
 from omnigraph.schema.literals import Literal, Mismatch, fit
-from omnigraph.schema.types import resolve_type
+from omnigraph.schema.types import REFUSED, resolve_type
 
 __all__ = ["Key", "Members", "collect_members"]
 
@@ -84,6 +84,8 @@ def collect_members(
     for member in members:
         if isinstance(member, ast.PropertyNode):
             before = member.name
+        elif isinstance(member, ast.Stray):
+            _stray(refuser, kind, member)
         elif isinstance(member, (ast.RangeNode, ast.CheckNode)) and kind == "edge":
             word = "range" if isinstance(member, ast.RangeNode) else "check"
             refuser.refuse(
@@ -108,6 +110,18 @@ def collect_members(
     )
 
 
+def _stray(refuser: Refuser, kind: str, member: ast.Stray) -> None:
+    hint: str | None
+    if member.word == "card" and kind == "edge":
+        hint = "write it before the braces: `edge Name: From -> To @card(0..1) { … }`"
+        refuser.refuse("S12", "`@card` is about the edge type and stands in its head", member.place, hint)
+    elif member.word == "card":
+        refuser.refuse("S12", "`@card` is for edge types", member.place)
+    else:
+        hint = None if kind == "edge" else "write it in the braces"
+        refuser.refuse("S12", f"`@{member.word}` is a constraint and can't stand here", member.place, hint)
+
+
 def _inherit(refuser: Refuser, inherited: tuple[Inherited, ...]) -> dict[str, Property]:
     properties: dict[str, Property] = {}
     origin: dict[str, str] = {}
@@ -115,7 +129,7 @@ def _inherit(refuser: Refuser, inherited: tuple[Inherited, ...]) -> dict[str, Pr
         for name, prop in members.properties.items():
             earlier = properties.setdefault(name, prop)
             first = origin.setdefault(name, interface)
-            if earlier.type != prop.type:
+            if not _same(earlier.type, prop.type):
                 refuser.refuse(
                     "S03", f"`{name}` is {earlier.type} in `{first}` but {prop.type} in `{interface}`", place
                 )
@@ -135,9 +149,9 @@ def _property(
         refuser.refuse("S08", f"`{name}` is reserved; choose another property name", node.name.place)
     if name in own:
         refuser.refuse("S01", f"property `{name}` is declared twice", node.name.place)
-    type_ = resolve_type(node.type, lambda message, place, hint: refuser.refuse("S09", message, place, hint))
+    type_ = _type(refuser, node.type)
     inherited = properties.get(name) if name not in own else None
-    if inherited is not None and inherited.type != type_:
+    if inherited is not None and not _same(inherited.type, type_):
         refuser.refuse("S03", f"`{name}` is {type_} here but {inherited.type} in an interface", node.type.place)
     own.add(name)
     constraints: list[ast.Columns] = []
@@ -165,7 +179,26 @@ def _property(
     return constraints
 
 
+def _type(refuser: Refuser, node: ast.TypeNode) -> Type:
+    """The type, or one that fits everything where it is refused: one mistake is said once."""
+    sound = True
+
+    def refuse(message: str, place: ast.Place, hint: str | None) -> None:
+        nonlocal sound
+        sound = False
+        refuser.refuse("S09", message, place, hint)
+
+    type_ = resolve_type(node, refuse)
+    return type_ if sound else Type(REFUSED)
+
+
+def _same(left: Type, right: Type) -> bool:
+    return left == right or REFUSED in (left.base, right.base)
+
+
 def _default(refuser: Refuser, literal: Literal, type_: Type) -> Any:
+    if type_.base == REFUSED:
+        return None
     try:
         if type_.base == "Blob":
             raise Mismatch("a Blob has no default")
@@ -174,5 +207,17 @@ def _default(refuser: Refuser, literal: Literal, type_: Type) -> Any:
             raise Mismatch("a vector of zeros points nowhere")
         return value
     except Mismatch as error:
-        refuser.refuse("S10", f"default: {error}", literal.place)
+        refuser.refuse("S10", f"default: {error}", _culprit(literal, type_).place)
         return None
+
+
+def _culprit(literal: Literal, type_: Type) -> Literal:
+    """The item of a list that doesn't fit, where it is one."""
+    if literal.kind == "list" and type_.list:
+        element = replace(type_, list=False, nullable=False)
+        for item in literal.value:
+            try:
+                fit(item.python(), element)
+            except Mismatch:
+                return item  # type: ignore[no-any-return]
+    return literal

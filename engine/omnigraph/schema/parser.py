@@ -146,6 +146,13 @@ class _Callbacks(LiteralCallbacks):
         return ast.CardinalityNode(low, high[0] if high else None, place_of(c))
 
     @staticmethod
+    def stray(c: Children) -> ast.Stray:
+        words = {ast.RangeNode: "range", ast.CheckNode: "check", ast.CardinalityNode: "card"}
+        return ast.Stray(words[type(c[0])], c[0].place)
+
+    stray_in_edge = stray_card = stray
+
+    @staticmethod
     def implements(c: Children) -> tuple[Any, ...]:
         return tuple(c)
 
@@ -186,7 +193,7 @@ def _only(children: Any, kind: type) -> tuple[Any, ...]:
 
 
 def _members(children: Any) -> tuple[ast.Member, ...]:
-    return tuple(x for x in children if isinstance(x, (ast.PropertyNode, ast.Columns, ast.RangeNode, ast.CheckNode)))
+    return tuple(x for x in children if isinstance(x, ast.Member))
 
 
 GRAMMAR = Grammar(
@@ -196,6 +203,11 @@ GRAMMAR = Grammar(
     code="S00",
     words=("interface", "node", "edge"),
     habits=SCHEMA_HABITS,
+    groups=(  # where a constraint is parsed only to be refused, it isn't expected
+        ("COLUMNS", frozenset({"COLUMNS", "RANGE", "CHECK", "CARD"}), "a constraint such as `@key(…)`"),
+        ("_NODE", frozenset({"CARD"}), "`@card`"),
+        ("ANNOTATION", frozenset({"ANNOTATION", "RANGE", "CHECK", "CARD"}), "an annotation"),
+    ),
     names={
         "TYPE": "a type name (upper-case first)",
         "NAME": "a name (lower-case first)",

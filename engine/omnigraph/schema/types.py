@@ -8,7 +8,10 @@ from omnigraph.schema import ast
 from omnigraph.schema.catalog import SCALARS, Type
 from omnigraph.schema.grammar import nearest_name
 
-__all__ = ["BASES", "resolve_type"]
+__all__ = ["BASES", "REFUSED", "resolve_type"]
+
+REFUSED = "Refused"
+"""Base of a property's type that is refused: nothing more is asked of it."""
 
 BASES = (SCALARS - {"Enum"}) | {"Blob", "Vector"}
 _MOST_DIMENSIONS = 65_535
