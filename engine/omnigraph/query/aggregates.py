@@ -28,7 +28,8 @@ def refuse_aggregate_here(node: ast.CallExpr, scope: Scope) -> None:
         message = f"`{node.name}` is an aggregate and stands in `return` and `order` only"
         if scope.within:
             message = f"`{node.name}` stands inside `{scope.within}`, and aggregates don't nest"
-        raise Refused("T9", message, node.name_place)
+        hint = "write `count { … } > 3` to count in a `match`" if node.name == "count" and not scope.mutation else None
+        raise Refused("T9", message, node.name_place, hint)
     if node.keywords:
         raise Refused("T8", f"`{node.name}` takes no `{node.keywords[0].name.text}=`", node.keywords[0].name.place)
     if len(node.arguments) != 1:

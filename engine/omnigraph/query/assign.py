@@ -9,7 +9,7 @@ from omnigraph.query.expressions import check
 from omnigraph.query.ir import Agg, Call, Expr, Lit, Param, Prop, SubMatch
 from omnigraph.query.scope import Refused, Scope
 from omnigraph.query.unify import FLOATS, TEXTS, shown
-from omnigraph.schema.catalog import INTEGERS, SCALARS, Type
+from omnigraph.schema.catalog import INTEGERS, NUMBERS, SCALARS, Type
 from omnigraph.schema.literals import Literal, Mismatch, fit
 
 __all__ = ["assigned", "match_value"]
@@ -37,6 +37,9 @@ def match_value(node: ast.Expr, type_: Type, scope: Scope) -> Expr:
         if given is None:
             scope.variable(node.name, node.place)
             raise Refused("T3", f"`${node.name}` is a bound variable", node.place, "compare in a filter of its own")
+        whole = given.base in FLOATS and type_.base in INTEGERS
+        if not given.list and {given.base, type_.base} <= NUMBERS and not whole:  # compared exactly, as in a filter
+            return Param(node.name, given)
         return _fitting(Param(node.name, given), type_, node, "T3")
     if isinstance(node, ast.CallExpr) and node.name == "now":
         return _fitting(check(node, scope), type_, node, "T3")
@@ -71,7 +74,7 @@ def _fitting(expr: Expr, type_: Type, node: ast.Expr, code: str) -> Expr:
     fits = same or given.base in _WIDENS.get(type_.base, ())
     narrowed = not fits and isinstance(expr, (Call, Agg, SubMatch)) and _same_kind(given, type_)
     if given.list != type_.list or not (fits or narrowed):
-        hint = _hint(given, type_)
+        hint = _hint(given, type_) if code == "T7" else f"declare it as {replace(type_, nullable=False)}"
         raise Refused(code, f"{what} is {shown(given)}, and {type_} is expected", node.place, hint)
     if given.base == "Enum" and type_.base == "Enum" and not set(given.enum) <= set(type_.enum):
         raise Refused(code, f"{what} may be a value that {type_} has not", node.place)

@@ -227,11 +227,16 @@ def _annotations(node: ast.QueryNode, source: SourceText, found: list[Diagnostic
         span = source.span(*annotation.place)
         literals = all(isinstance(a, Literal) for a in annotation.arguments)
         if not literals or not all(isinstance(v, Literal) for _, v in annotation.keywords):
-            found.append(Diagnostic("Q000", f"`@{annotation.name}` takes literals", span))
+            values = (*annotation.arguments, *(value for _, value in annotation.keywords))
+            odd = next(value.place for value in values if not isinstance(value, Literal))
+            hint = "a text stands in double quotes"
+            found.append(Diagnostic("Q000", f"`@{annotation.name}` takes literals", source.span(*odd), hint=hint))
         elif annotation.name in ("description", "instruction"):
             if len(annotation.arguments) != 1 or annotation.arguments[0].kind != "string" or annotation.keywords:
                 hint = f'write `@{annotation.name}("…")`'
                 found.append(Diagnostic("Q000", f"`@{annotation.name}` takes one string", span, hint=hint))
+            elif annotation.name in texts:
+                found.append(Diagnostic("Q000", f"`@{annotation.name}` is given twice", span))
             else:
                 texts[annotation.name] = annotation.arguments[0].value
     return texts

@@ -12,6 +12,7 @@ from typing import Any
 from omnigraph.query import ast, operators
 from omnigraph.query.aggregates import AGGREGATES, aggregate, has_aggregate, refuse_aggregate_here
 from omnigraph.query.functions import FUNCTIONS, call
+from omnigraph.query.habits import FUNCTION_HABITS
 from omnigraph.query.ir import Agg, Call, Column, Expr, Lit, Param, Prop, SubMatch, Var
 from omnigraph.query.ranking import RANKINGS, SEARCHES, check_ranking, check_search, refuse_search_here
 from omnigraph.query.scope import Refused, Scope, did_you_mean
@@ -183,6 +184,8 @@ def _bare(node: ast.NameRef, scope: Scope) -> Expr:
             return Column(name, scope.aliases[name])
         known = ", ".join(f"`{alias}`" for alias in scope.aliases)
         hint = did_you_mean(name, scope.aliases) or (f"the columns are {known}" if known else None)
+        if own := next((alias for alias in scope.aliases if alias.endswith(f".{name}")), None):
+            hint = f"write `${own}`"
         raise Refused("T6", f"no column is named `{name}`", node.place, hint)
     if scope.mutation:
         near = f"write `${name}`" if name in scope.params else did_you_mean(name, scope.params, "$")
@@ -190,6 +193,8 @@ def _bare(node: ast.NameRef, scope: Scope) -> Expr:
             "T14", f"`{name}` means nothing here: values are made of literals and parameters", node.place, near
         )
     hint = f"write `$x.{name}` for a property, `${name}` for a variable or parameter"
+    if scope.catalog.edge(name) is not None:
+        hint = f"an edge is written between its ends: `$a {name} $b`"
     raise Refused("T6", f"`{name}` means nothing here", node.place, hint)
 
 
@@ -228,6 +233,10 @@ def _is_null(node: ast.IsNull, scope: Scope) -> Expr:
 
 def _comparison(node: ast.Comparison, scope: Scope) -> Expr:
     left, right = _given(node.left, scope), _given(node.right, scope)
+    if left.type.base == right.type.base == "Node" and scope.catalog.edge(node.operator) is not None:
+        hint = f"the edge is written `$a ({node.operator}) $b`"
+        message = f"`{node.operator}` is an operator, and these are {left.type} and {right.type}"
+        raise Refused("T30" if node.operator == "in" else "T7", message, node.operator_place, hint)
     if node.operator in ("in", "not in"):
         written = node.right.value if isinstance(node.right, Literal) and node.right.kind == "list" else ()
         items = tuple(item.place for item in written)
@@ -270,7 +279,8 @@ def _call(node: ast.CallExpr, scope: Scope) -> Expr:
             return _path_call(node, path)
     if name in SEARCHES or name in RANKINGS:
         refuse_search_here(node, scope)
-        arguments = tuple(_given(argument, scope) for argument in node.arguments)
+        with scope.allowing(searches=scope.searches or name == "rrf"):  # `rrf` says itself what it doesn't take
+            arguments = tuple(_given(argument, scope) for argument in node.arguments)
         return check_search(node, arguments) if name in SEARCHES else check_ranking(node, arguments)
     if name in FUNCTIONS:
         _refuse_keywords(node)
@@ -286,7 +296,9 @@ def _unknown_function(node: ast.CallExpr) -> Refused:
     if node.name in _PATHS:
         return Refused("T32", f"`{node.name}` takes one argument, a path", node.name_place, f"write {node.name}($path)")
     known = sorted({*AGGREGATES, *FUNCTIONS, *_PATHS, *SEARCHES, *RANKINGS, "date", "datetime"})
-    return Refused("T32", f"unknown function `{node.name}`", node.name_place, did_you_mean(node.name, iter(known)))
+    said = FUNCTION_HABITS.get(node.name.lower().replace("_", ""))
+    near = f"write `{said}`" if said else did_you_mean(node.name, iter(known))
+    return Refused("T32", f"unknown function `{node.name}`", node.name_place, near)
 
 
 def _refuse_keywords(node: ast.CallExpr) -> None:

@@ -100,7 +100,7 @@ def _contains(node: ast.CallExpr, arguments: Arguments) -> Expr:
     text, part = arguments
     if text.is_null or part.is_null:
         raise Refused("T32", "`contains` takes a value here, and this is null", (text if text.is_null else part).place)
-    return contains(text, part, node.name_place, "T32")
+    return contains(text, part, part.place, "T32")
 
 
 def _mod(node: ast.CallExpr, arguments: Arguments) -> Expr:

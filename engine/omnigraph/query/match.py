@@ -19,7 +19,8 @@ from omnigraph.query.optionals import in_order
 from omnigraph.query.plan import Block, Nested, variables_of
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.query.traversals import MAX_HOPS, check_edges
-from omnigraph.schema.ast import Name
+from omnigraph.query.unify import shown
+from omnigraph.schema.ast import Name, Place
 from omnigraph.schema.catalog import Type
 from omnigraph.schema.literals import Literal as LiteralNode
 
@@ -73,9 +74,7 @@ class _Reader:
             for match in binding.matches:
                 with self.scope.collecting():
                     self._condition(_match(binding, name, match, self.scope))
-        for clause in self.clauses:
-            if isinstance(clause, ast.FilterClause):
-                self._filter(clause)
+        self._filters()
         negations = tuple(self._negation(c) for c in self.clauses if isinstance(c, ast.Negation))
         self._sort()
         return Block(self.nodes, steps, tuple(self.predicates), negations, optionals)
@@ -123,7 +122,7 @@ class _Reader:
         scope = self.scope
         clauses = [c for c in self.clauses if isinstance(c, (ast.Traversal, ast.Shortest))]
         ends = frozenset(end.text for c in clauses for end in (c.source, c.target)) - {"_"}
-        edges = check_edges(clauses, ends.union(self.nodes), scope)
+        edges = check_edges(clauses, self._named_nodes(), scope)
         for name in sorted(ends & self.outer):
             if scope.variables[name].base == "Node":
                 self._node(name, scope.variables[name].entity)
@@ -131,6 +130,17 @@ class _Reader:
             self._node(name, type_)
         scope.variables |= edges.bound
         return edges.steps
+
+    def _named_nodes(self) -> dict[str, Place]:
+        """Every name that stands as a node in this block, and where it does so first."""
+        first: dict[str, Place] = {}
+        for clause in self.clauses:
+            names = [clause.var] if isinstance(clause, ast.Binding) else []
+            if isinstance(clause, (ast.Traversal, ast.Shortest)):
+                names = [clause.source, clause.target]
+            for name in names:
+                first.setdefault(name.text, name.place)
+        return {name: place for name, place in first.items() if name != "_"}
 
     # ---- blocks ----
 
@@ -167,11 +177,22 @@ class _Reader:
 
     # ---- conditions ----
 
+    def _filters(self) -> None:
+        refused = False  # the clause before: an unknown `$x` alone after it is the rest of the same mistake
+        known = self.scope.variables.keys() | self.scope.params.keys()
+        for clause in self.clauses:
+            if not isinstance(clause, ast.FilterClause):
+                refused = False
+            elif not (refused and isinstance(clause.expr, ast.VarRef) and clause.expr.name not in known):
+                before = len(self.scope.found)
+                self._filter(clause)
+                refused = len(self.scope.found) > before
+
     def _filter(self, clause: ast.FilterClause) -> None:
         try:
             expr = check(clause.expr, self.scope)
             if expr.type.base != "Bool" or expr.type.list:
-                raise Refused("T35", f"a filter must be true or false, and this is {expr.type}", clause.place)
+                raise Refused("T35", f"a filter must be true or false, and this is {shown(expr.type)}", clause.place)
             self._condition(expr)
         except Refused as refused:
             self.scope.refuse(refused)

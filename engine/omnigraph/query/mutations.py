@@ -86,6 +86,9 @@ def _type(name: Name, scope: Scope) -> NodeType | EdgeType:
 
 def _insert(statement: ast.Insert, scope: Scope) -> Statement:
     type_ = _type(statement.type, scope)
+    if not statement.values:
+        hint = "write `name: value` for each property"
+        raise Refused("T10", f"nothing is given to the new {type_.name}", statement.type.place, hint)
     given = _once(statement.values)
     if isinstance(type_, NodeType):
         values = _values(given, type_, scope)

@@ -181,6 +181,8 @@ def _count(count: ast.Count, scope: Scope) -> int | Param:
     type_ = scope.params.get(name)
     if type_ is None:
         hint = did_you_mean(name, scope.params, "$")
+        if name not in scope.variables:
+            raise Refused("T6", f"`${name}` is not a parameter of this query", count.place, hint)
         raise Refused("T33", f"`{count.word}` takes a number or a parameter", count.place, hint)
     if type_.base not in INTEGERS or type_.list or type_.nullable:
         raise Refused("T33", f"`{count.word}` takes an integer that isn't null, and this is {type_}", count.place)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, cast
 
 from lark import Token
 
 from omnigraph.errors import Diagnostic
 from omnigraph.query import ast
-from omnigraph.query.habits import QUERY_HABITS
+from omnigraph.query.habits import QUERY_HABITS, WORD_HABITS
 from omnigraph.schema.ast import Annotation, Name
-from omnigraph.schema.grammar import Grammar
+from omnigraph.schema.grammar import Grammar, RefusedWhileParsing
 from omnigraph.schema.literals import Literal, read_int
 from omnigraph.schema.parser import LiteralCallbacks, place_of
 from omnigraph.schema.source import SourceText
@@ -137,7 +139,7 @@ class _Callbacks(LiteralCallbacks):
 
     @staticmethod
     def block(c: Children) -> ast.Block:
-        return ast.Block(str(c[0]), tuple(c[1:-1]), place_of(c))
+        return ast.Block(str(c[0]), _clauses(c[1:-1]), place_of(c))
 
     @staticmethod
     def when(c: Children) -> tuple[Any, Any]:
@@ -195,14 +197,18 @@ class _Callbacks(LiteralCallbacks):
 
     @staticmethod
     def negation(c: Children) -> ast.Negation:
-        return ast.Negation(tuple(c[1:]), place_of(c))
+        return ast.Negation(_clauses(c[1:]), place_of(c))
 
     @staticmethod
     def optional(c: Children) -> ast.Optional:
-        return ast.Optional(tuple(c[1:]), place_of(c))
+        return ast.Optional(_clauses(c[1:]), place_of(c))
 
     @staticmethod
     def filter(c: Children) -> ast.FilterClause:
+        word = c[0].operand if isinstance(c[0], ast.Not) else c[0]
+        if isinstance(word, ast.NameRef):  # an operator of another language, mostly: `$p.name like "x"`
+            hint = WORD_HABITS.get(word.name.lower(), _CLAUSES)
+            raise RefusedWhileParsing(f"`{word.name}` can't stand here", *word.place, hint)
         return ast.FilterClause(c[0], c[0].place)
 
     # ---- queries ----
@@ -223,10 +229,12 @@ class _Callbacks(LiteralCallbacks):
 
     @staticmethod
     def match(c: Children) -> Children:
-        return c[1:]
+        return list(_clauses(c[1:]))
 
     @staticmethod
     def item(c: Children) -> ast.Item:
+        if isinstance(c[0], ast.NameRef) and c[0].name in _NO_COLUMN:
+            raise RefusedWhileParsing(f"unexpected `{c[0].name}`", *c[0].place, _NO_COLUMN[c[0].name])
         return ast.Item(c[0], _name(c[1]) if len(c) > 1 else None, c[0].place)
 
     @staticmethod
@@ -286,6 +294,32 @@ class _Callbacks(LiteralCallbacks):
 # Rules whose names are words of Python.
 for _rule in ("or", "and", "not", "else", "return"):
     setattr(_Callbacks, _rule, staticmethod(getattr(_Callbacks, f"{_rule}_")))
+
+
+_CLAUSES = "a clause is a binding `$x: Type`, an edge `$a knows $b`, or a condition as `$x.age > 3`"
+_NO_COLUMN = {
+    "distinct": "write `return distinct { … }`",
+    "as": "a column has one name",
+    "asc": "directions stand in `order { … }`",
+    "desc": "directions stand in `order { … }`",
+}
+
+
+def _clauses(clauses: Iterable[ast.Clause]) -> tuple[ast.Clause, ...]:
+    """The clauses of a block. `$x[…]` would be read as two of them, and nobody means that."""
+    found = tuple(clauses)
+    for one, two in pairwise(found):
+        if isinstance(one, ast.FilterClause) and isinstance(two, ast.FilterClause) and one.place[1] == two.place[0]:
+            first: Any = two.expr
+            while not isinstance(first, (Literal, ast.ListExpr)):
+                first = getattr(first, "left", None) or getattr(first, "operand", None)
+                if first is None:
+                    break
+            if isinstance(first, ast.ListExpr) or (isinstance(first, Literal) and first.kind == "list"):
+                start = two.place[0]
+                hint = "a property is written `$x.name`; lists are searched with `contains`"
+                raise RefusedWhileParsing("unexpected `[`", start, start + 1, hint)
+    return found
 
 
 def _is_string(node: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -12,7 +12,7 @@ from omnigraph.query.expressions import check
 from omnigraph.query.ir import Expand, Expr, Shortest, Way
 from omnigraph.query.mentions import mentions
 from omnigraph.query.scope import Bare, Refused, Scope, did_you_mean
-from omnigraph.schema.ast import Name
+from omnigraph.schema.ast import Name, Place
 from omnigraph.schema.catalog import EdgeType, Type
 
 __all__ = ["MAX_HOPS", "Edges", "check_edges"]
@@ -22,6 +22,7 @@ MAX_HOPS = 1000
 
 Clause = ast.Traversal | ast.Shortest
 Direction = Literal["out", "in", "both"]
+_Taken = Callable[[str], Place | None]
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,20 @@ class _Edge:
         return self.clause.edge
 
 
-def check_edges(clauses: Sequence[Clause], nodes: frozenset[str], scope: Scope) -> Edges:
+def check_edges(clauses: Sequence[Clause], nodes: Mapping[str, Place], scope: Scope) -> Edges:
     """Judge the edges of a block together; refusals are noted in the scope, one a clause at most.
 
     Args:
         clauses: the block's traversals and shortest paths, as written.
-        nodes: every name that stands as a node in this block.
+        nodes: every name that stands as a node in this block, and where it does so first.
         scope: its variables are what is bound already.
     """
     edges: list[_Edge] = []
     bound: dict[str, Type] = {}
+    places: dict[str, Place] = {}
     for clause in clauses:
         try:
-            edge = _read(clause, scope, lambda name: name in nodes or name in bound)
+            edge = _read(clause, scope, lambda name: places.get(name, nodes.get(name)))
         except Refused as refused:
             scope.refuse(refused)
             _give_up(clause, scope)
@@ -69,6 +71,7 @@ def check_edges(clauses: Sequence[Clause], nodes: frozenset[str], scope: Scope) 
         edges.append(edge)
         if edge.var:
             bound[edge.var] = Type("Path" if isinstance(clause, ast.Shortest) else "Edge")
+            places[edge.var] = clause.place
     names = {end for edge in edges for end in (edge.walk.source, edge.walk.target)}
     before = names & scope.variables.keys()
     known = {name: scope.variables[name].entity for name in before}
@@ -99,8 +102,8 @@ def _give_up(clause: Clause, scope: Scope) -> None:
 # ---- one edge by itself ----
 
 
-def _read(clause: Clause, scope: Scope, taken: Callable[[str], bool]) -> _Edge:
-    """All that can be said of one edge without knowing its ends."""
+def _read(clause: Clause, scope: Scope, taken: _Taken) -> _Edge:
+    """All that can be said of one edge without knowing its ends. `taken` is where else a name stands in the block."""
     step, shortest = clause.edge, isinstance(clause, ast.Shortest)
     named = _edge_types(step, scope)
     low, high = _hops(clause)
@@ -188,7 +191,7 @@ def _end(end: Name, scope: Scope) -> str:
     return end.text
 
 
-def _edge_variable(step: ast.EdgeStep, scope: Scope, taken: Callable[[str], bool], *, single: bool) -> str | None:
+def _edge_variable(step: ast.EdgeStep, scope: Scope, taken: _Taken, *, single: bool) -> str | None:
     if step.var is None:
         return None
     name = step.var.text
@@ -197,19 +200,26 @@ def _edge_variable(step: ast.EdgeStep, scope: Scope, taken: Callable[[str], bool
         raise Refused("T23", "an edge is bound over a single hop only", step.var.place, hint)
     if name == "_":
         return scope.anonymous()
-    if name in scope.variables or taken(name):
-        raise Refused("T23", f"`${name}` is bound already", step.var.place, "give the edge a name of its own")
+    place = step.var.place
+    other = taken(name)
+    if other is not None and other > place:
+        raise Refused("T23", f"`${name}` is an edge, not a node", other, "give each a name of its own")
+    if name in scope.variables or other is not None:
+        raise Refused("T23", f"`${name}` is bound already", place, "give the edge a name of its own")
     return name
 
 
-def _path_variable(clause: ast.Shortest, scope: Scope, taken: Callable[[str], bool]) -> str:
+def _path_variable(clause: ast.Shortest, scope: Scope, taken: _Taken) -> str:
     path, var = clause.path, clause.edge.var
     if var is not None:
         hint = f"edges(${path.text}) has the ids of its edges"
         raise Refused("T37", "a shortest path binds no edge", var.place, hint)
     if path.text == "_":
         return scope.anonymous()
-    if path.text in scope.variables or taken(path.text):
+    other = taken(path.text)
+    if other is not None and other > path.place:
+        raise Refused("T37", f"`${path.text}` is a path, not a node", other, "give each a name of its own")
+    if path.text in scope.variables or other is not None:
         raise Refused("T37", f"`${path.text}` is bound already", path.place, "give the path a name of its own")
     return path.text
 
@@ -306,11 +316,14 @@ def _hop_filter(node: ast.Expr, types: tuple[EdgeType, ...], scope: Scope, known
     inside = replace(
         scope, variables={}, bare=bare, aliases=None, aggregates=False, rankings=False, searches=False, blocks=False
     )
-    for used in mentions(node):
-        if used.text not in scope.params and (used.text in scope.variables or used.text in known):
-            message = f"`${used.text}` can't be used here: a hop's filter sees the edge and parameters"
-            raise Refused("T6", message, used.place, "write the edge's properties as bare names")
-    expr = check(node, inside)
+    try:
+        expr = check(node, inside)
+    except Refused as refused:
+        outside = {name.place: name.text for name in mentions(node) if name.text in {*scope.variables, *known}}
+        if refused.code == "T6" and refused.place in outside:
+            message = f"`${outside[refused.place]}` can't be used here: a hop's filter sees the edge and parameters"
+            raise Refused("T6", message, refused.place, "write the edge's properties as bare names") from None
+        raise
     if expr.type.base != "Bool" or expr.type.list:
         raise Refused("T36", f"a hop's filter must be true or false, and this is {expr.type}", node.place)
     return expr

@@ -44,9 +44,9 @@ MAX_COMPARED = 300
 class RefusedWhileParsing(Exception):
     """A callback can't turn a token into a value (a number out of any range). Carries the token's place."""
 
-    def __init__(self, message: str, start: int, end: int) -> None:
+    def __init__(self, message: str, start: int, end: int, hint: str | None = None) -> None:
         super().__init__(message)
-        self.message, self.start, self.end = message, start, end
+        self.message, self.start, self.end, self.hint = message, start, end, hint
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +183,8 @@ class Grammar:
 
     def _diagnose(self, error: Exception, source: SourceText, start: int, end: int) -> Diagnostic:
         if isinstance(error, RefusedWhileParsing):
-            return Diagnostic(self._code, error.message, source.span(start + error.start, start + error.end))
+            span = source.span(start + error.start, start + error.end)
+            return Diagnostic(self._code, error.message, span, hint=error.hint)
         assert isinstance(error, UnexpectedInput)
         ended = isinstance(error, UnexpectedEOF) or (isinstance(error, UnexpectedToken) and error.token.type == "$END")
         accepted = self._accepted(error)
@@ -200,6 +201,8 @@ class Grammar:
         else:
             at = start + (error.pos_in_stream or 0)
             found = source.text[at : at + 1]
+        if found.isdigit() and (number := _NUMBER_LIKE.match(source.text, at, end)):
+            found = number.group()
         problem = f"unexpected {_shown(found)}"
         if found == '"':
             problem, hint = _broken_string(source.text, at)
@@ -207,6 +210,10 @@ class Grammar:
         if source.text.startswith("/*", at):
             problem = "a comment that is never closed"
         habit = next((h.hint for h in self._habits if h.fits(source.text, at, accepted)), None)
+        name = _FIELD_NAME.match(source.text, at, end) if "FIELD" in accepted else None
+        if name is not None:  # a property may be named here, and it is what follows that can't stand
+            at, found = name.end(1), name.group(2)
+            problem, accepted = f"unexpected {_shown(found)}", {"COLON"}
         message = f"{problem}: expected {self._in_words(accepted)}"
         hint = habit or self._suggest(found, accepted)
         return Diagnostic(self._code, message, source.span(at, at + len(found)), hint=hint)
@@ -248,7 +255,7 @@ class Grammar:
         return pattern.value if pattern.type == "str" else None
 
     def _suggest(self, found: str, accepted: set[str]) -> str | None:
-        words = {w.strip("`") for t in accepted if (w := self._word(t)).startswith("`")}
+        words = {w.strip("`").removesuffix(" { … }") for t in accepted if (w := self._word(t)).startswith("`")}
         near = nearest_name(found, words)
         return f"did you mean `{near}`?" if near else None
 
@@ -263,6 +270,13 @@ def nearest_name(name: str, names: Any) -> str | None:
     return folded[near[0]] if near and folded[near[0]] != name else None
 
 
+_NUMBER_LIKE = re.compile(r"[0-9]\w*(?:\.\w+)?", re.ASCII)
+_FIELD_NAME = re.compile(
+    r"(?!(?:insert|update|delete|where|return)\b)([a-z_]\w*(?:\s|//[^\n]*|/\*[\s\S]*?\*/)*)(\$?\w+(?:\.\w+)*|\"[^\"\n]*\"|[=<>!]+|[^\s\w])",
+    re.ASCII,
+)
+"""A property's name without its colon, and the sign or word that follows."""
+
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
 _UNKNOWN_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4}).')
 
@@ -275,7 +289,10 @@ def _broken_string(text: str, at: int) -> tuple[str, str | None]:
     escape = re.search(_UNKNOWN_ESCAPE, re.sub(r"\\\\", "  ", whole.group()))
     if escape is None:
         return "a string that can't stand here", None
-    return f"unknown escape `{escape.group()}` in a string", r"a backslash itself is written `\\`"
+    hint = (
+        r"write four hex digits, as in `\u00e9`" if escape.group() == r"\u" else r"a backslash itself is written `\\`"
+    )
+    return f"unknown escape `{escape.group()}` in a string", hint
 
 
 def _shown(found: str) -> str:

@@ -154,7 +154,7 @@ simple_clauses = (
     node(q.Binding, names, types_named, some(assigned))
     | node(q.Traversal, names, steps, names)
     | node(q.Shortest, names, names, steps, names)
-    | node(q.FilterClause, exprs)
+    | node(q.FilterClause, exprs.filter(lambda e: not isinstance(e.operand if isinstance(e, q.Not) else e, q.NameRef)))
 )
 blocks = node(q.Negation, some(clauses, 1)) | node(q.Optional, some(clauses, 1))
 counts = st.lists(
@@ -167,7 +167,7 @@ counts = st.lists(
 reads = st.builds(
     q.ReadBody,
     some(clauses, 1, 4),
-    some(node(q.Item, exprs, maybe(names)), 1),
+    some(node(q.Item, exprs.filter(lambda e: not isinstance(e, q.NameRef)), maybe(names)), 1),
     maybe(st.just(P)),
     some(node(q.OrderItem, exprs, maybe(st.booleans()))),
     counts,
