@@ -127,12 +127,14 @@ def _embedded(refuser: Refuser, argument: Literal, known: Mapping[str, Type]) ->
 
 
 def check_renames(refuser: Refuser, annotated: Iterable[tuple[str, Iterable[ast.Annotation]]]) -> None:
-    """No two of one kind come from the same old name.
+    """No two of one kind come from the same old name, and none in a circle: which name is whose would be a guess, since
+    an annotation may be left standing after its rename.
 
     Args:
         annotated: name and annotations of each type of a kind, or of each property of a type.
     """
     taken: dict[str, str] = {}
+    places: dict[str, ast.Place] = {}
     for name, written in annotated:
         for annotation in written:
             if annotation.name != "rename_from" or len(annotation.arguments) != 1:
@@ -140,3 +142,21 @@ def check_renames(refuser: Refuser, annotated: Iterable[tuple[str, Iterable[ast.
             old = annotation.arguments[0]
             if old.kind == "string" and taken.setdefault(old.value, name) != name:
                 refuser.refuse("S13", f"`{taken[old.value]}` is renamed from `{old.value}` already", old.place)
+            elif old.kind == "string":
+                places[old.value] = old.place
+    for circle in _circles(taken):
+        said = " and ".join(f"`{name}`" for name in circle)
+        hint = "rename one to a name of its own, apply that, then give the other names in a second change"
+        refuser.refuse("S13", f"{said} are renamed from each other", places[circle[-1]], hint)
+
+
+def _circles(renamed: Mapping[str, str]) -> Iterable[list[str]]:
+    """Each circle of `old name → new name` once, a name renamed from itself left out."""
+    seen: set[str] = set()
+    for start in renamed:
+        path = [start]
+        while path[-1] not in seen and (after := renamed.get(path[-1])) is not None and after not in path:
+            path.append(after)
+        if len(path) > 1 and path[-1] not in seen and renamed.get(path[-1]) == start:
+            yield path
+        seen.update(path)

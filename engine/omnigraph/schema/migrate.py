@@ -151,10 +151,13 @@ class _Planner:
     def _ends(self, old: TypeIR, new: TypeIR) -> Iterator[Step]:
         ends = (("source", old.source, new.source), ("target", old.target, new.target))
         for end, before, after in ends:
-            if self.accepted.by_table_key[f"node:{before}"].id != self.target.by_table_key[f"node:{after}"].id:
+            was = self.accepted.by_table_key[f"node:{before}"].id
+            if was != self.target.by_table_key[f"node:{after}"].id:
+                now = self.target.by_id[was].name if was in self.target.by_id else before
+                known = before if now == before else f"{before} (now {now})"
                 yield UnsupportedChange(
                     new.table_key,
-                    f"its {end} was {before} and can't become {after}: declare another edge type, and drop this one",
+                    f"its {end} was {known} and can't become {after}: declare another edge type, and drop this one",
                     "OG-MF-107",
                 )
 
