@@ -71,6 +71,8 @@ def _inner(expr: Expr) -> tuple[Expr, ...]:
 
 def check_literal(node: Literal, scope: Scope | None = None) -> Expr:
     """A literal with the type it has by itself; what it stands beside may make it another."""
+    if node.kind == "list":
+        return _literal_list(node)
     try:
         value = node.python()
     except Mismatch as error:
@@ -79,14 +81,13 @@ def check_literal(node: Literal, scope: Scope | None = None) -> Expr:
         if not -(2**63) <= value < 2**64:
             raise Refused("T7", f"{value} is beyond 64 bits", node.place)
         return Lit(value, Type("I64" if value < 2**63 else "U64"))
-    if node.kind == "list":
-        return _literal_list(node, value)
     bases = {"string": "String", "float": "F64", "bool": "Bool", "date": "Date", "datetime": "DateTime"}
     return Lit(value, Type(bases.get(node.kind, "Null"), nullable=node.kind == "null"))
 
 
-def _literal_list(node: Literal, value: tuple[Any, ...]) -> Expr:
+def _literal_list(node: Literal) -> Expr:
     items = tuple(Given(check_literal(item), item.place) for item in node.value)
+    value = node.python()
     if any(item.is_null for item in items):
         return _list(items, node.place)
     first = items[0].type.base if items else "Null"

@@ -58,7 +58,9 @@ QUERY_HABITS = (
     Habit(r"match\b", "clauses stand there without `match`", after=r"(optional|exists|count|not)\s*\{?\s*$"),
     Habit(r"\(|\$", "write `exists { … }` for a pattern, `$x.name is not null` for a value", after=r"\bexists\s*$"),
     Habit(r"\(|\$", "write `optional { … }`", after=r"\boptional\s*$"),
-    Habit(r"[a-z]", "a pattern is denied in braces: `not { … }`", after=r"\bnot\s*\(\s*\$\w+\s+$"),
+    Habit(r"[a-z]", "a pattern stands in braces, as in `not { … }` and `exists { … }`", after=r"\(\s*\$\w+\s+$"),
+    Habit(r"\|", "several edges stand in parentheses: `$a (knows|likes) $b`", after=r"\$\w+\s+<?\w+\s*$"),
+    Habit(r"\{", "hops come before the filter: `knows{1,3}[…]`", after=r"\]\s*$", expects="VAR"),
     Habit(
         r"[{\[<]",
         "it is an operator: an edge of that name is written `$a (in) $b`",
@@ -90,7 +92,8 @@ QUERY_HABITS = (
     Habit(r"[A-Z]\w*\s*\(", "names of functions are lower-case"),
     Habit(r"[a-z]\w*", "types start upper-case: `String`, `I64`, `Date`", after=r"\$\w+\s*:\s*\[?\s*$", expects="ENUM"),
     Habit(r"<", "a list is written `[String]`", after=r"\$\w+\s*:\s*\w+\s*$"),
-    Habit(r"\S", "write `query name($x: String) { match { … } return { … } }`", expects="_QUERY"),
+    Habit(r"@", "annotations stand after the parameters", expects="_QUERY"),
+    Habit(r"(?i)(?!que)[a-z{]", "write `query name($x: String) { match { … } return { … } }`", expects="_QUERY"),
 )
 
 _CONDITIONS = "conditions are clauses of their own, with no word before them"
@@ -103,6 +106,8 @@ WORD_HABITS = {
     **dict.fromkeys(("like", "ilike", "ends_with", "endswith", "startswith", "begins_with", "includes", "has"), _PART),
     **dict.fromkeys(("equals", "eq"), "equality is written `=`"),
     **dict.fromkeys(("isnull", "notnull", "null"), "write `is null` or `is not null`"),
+    **dict.fromkeys(("and", "or"), "a pattern is joined to a condition as `exists { … }`"),
+    "shortest": "write `$path = shortest $a knows{1,6} $b`",
     "between": "write `$x >= 1 and $x <= 3`",
     "mod": "write `mod(a, b)`",
     "xor": "two conditions differ where `a != b`",
