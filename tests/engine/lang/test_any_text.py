@@ -87,33 +87,33 @@ QUERIES = [case.text for case in read_cases("query")]
 SCHEMAS = [case.text for case in read_cases("schema")]
 
 
-@settings(max_examples=200, deadline=1000)
+@settings(max_examples=200, deadline=10_000)
 @given(st.one_of(st.text(), words(QUERY_WORDS)))
 def test_any_query_text(text: str) -> None:
     query(text)
     query(f"query a($x: String) {{ match {{ $p: Person {text} }} return {{ $p }} }}")
 
 
-@settings(max_examples=300, deadline=1000)
+@settings(max_examples=300, deadline=10_000)
 @given(damaged(QUERIES, QUERY_WORDS))
 def test_damaged_queries(text: str) -> None:
     query(text)
 
 
-@settings(max_examples=200, deadline=1000)
+@settings(max_examples=200, deadline=10_000)
 @given(st.one_of(st.text(), words(SCHEMA_WORDS)))
 def test_any_schema_text(text: str) -> None:
     schema(text)
     schema(f"node Person {{ name: String {text} }}")
 
 
-@settings(max_examples=200, deadline=1000)
+@settings(max_examples=200, deadline=10_000)
 @given(damaged(SCHEMAS, SCHEMA_WORDS))
 def test_damaged_schemas(text: str) -> None:
     schema(text)
 
 
-@settings(max_examples=40, deadline=2000)
+@settings(max_examples=40, deadline=10_000)
 @given(st.sampled_from(["(", "[", "not ", "not {", "{", "-", "case when ", "a("]), st.integers(90, 50_000))
 def test_deep_nesting_is_refused(piece: str, times: int) -> None:
     text = f"query a() {{ match {{ $p: Person $p.age = {piece * times} }} return {{ $p }} }}"

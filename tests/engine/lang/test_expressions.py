@@ -114,7 +114,7 @@ def compile_or_refuse(query: str) -> tuple[tuple[Diagnostic, ...], CompiledQuery
         return error.diagnostics, None
 
 
-@settings(max_examples=250, deadline=2000)
+@settings(max_examples=250, deadline=10_000)
 @given(EXPRESSIONS)
 def test_any_expression_has_a_type_or_is_refused_with_a_code(text: str) -> None:
     query = f"{HEAD} {{ match {{ $p: Person $m: Memo }} return {{ {text} as x }} }}"
@@ -127,7 +127,7 @@ def test_any_expression_has_a_type_or_is_refused_with_a_code(text: str) -> None:
     assert [found for _, e in output.columns for found in unlike(e)] == []
 
 
-@settings(max_examples=100, deadline=2000)
+@settings(max_examples=100, deadline=10_000)
 @given(EXPRESSIONS)
 def test_an_expression_means_the_same_in_a_filter_and_in_a_mutation(text: str) -> None:
     bare = re.sub(r"\$p\.(\w+)", r"\1", text)
