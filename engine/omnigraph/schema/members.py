@@ -149,8 +149,9 @@ def _property(
         refuser.refuse("S08", f"`{name}` is reserved; choose another property name", node.name.place)
     if name in own:
         refuser.refuse("S01", f"property `{name}` is declared twice", node.name.place)
+        return []  # the first one counts: what the second says would be judged against it
     type_ = _type(refuser, node.type)
-    inherited = properties.get(name) if name not in own else None
+    inherited = properties.get(name)
     if inherited is not None and not _same(inherited.type, type_):
         refuser.refuse("S03", f"`{name}` is {type_} here but {inherited.type} in an interface", node.type.place)
     own.add(name)
