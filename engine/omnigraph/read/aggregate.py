@@ -76,7 +76,7 @@ def aggregate(agg: Agg, values: Array | None, groups: Longs, count: int, codes: 
         out: the result's Arrow type.
 
     Raises:
-        Fault: an integer sum leaves the range of I64 (code `overflow`).
+        Fault: a sum leaves the range of I64 or F64 (code `overflow`).
     """
     if values is not None and values.null_count:
         valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
@@ -105,6 +105,8 @@ def aggregate(agg: Agg, values: Array | None, groups: Longs, count: int, codes: 
     if pa.types.is_floating(values.type):
         weights = values.cast(pa.float64()).to_numpy()
         sums = np.asarray(np.bincount(groups, weights=weights, minlength=count), dtype=np.float64)
+        if not np.isfinite(sums).all():
+            raise Fault("a sum is too large for a number with fractions: sum a smaller group", code="overflow")
     elif agg.fn == "avg":
         high, low = _exact_sums(values, groups, count)
         sums = high.astype(np.float64) * 2.0**32 + low

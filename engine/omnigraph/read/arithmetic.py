@@ -1,4 +1,4 @@
-"""Arithmetic in I64, U64 and F64. An integer result that leaves its type and a division by zero are errors."""
+"""Arithmetic in I64, U64 and F64. A result that leaves its type (no infinity) and a division by zero are errors."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ _ROUNDED = {
 
 
 def _overflow(text: str, kind: pa.DataType) -> NoReturn:
+    if pa.types.is_floating(kind):
+        raise Fault(f"`{text}` is too large for a number with fractions: use smaller numbers", code="overflow")
     name = "an unsigned 64-bit integer" if pa.types.is_uint64(kind) else "a 64-bit integer"
     raise Fault(f"`{text}` leaves the range of {name}: use to_float, or smaller numbers", code="overflow")
 
@@ -41,15 +43,22 @@ def binary(fn: str, left: Datum, right: Datum, kind: pa.DataType, text: str) -> 
     a, b = cast_to(left, kind), cast_to(right, kind)
     if fn in _CHECKED:
         try:
-            return _CHECKED[fn](a, b)
+            return _finite(_CHECKED[fn](a, b), text)
         except pa.ArrowInvalid:
             _overflow(text, kind)
     both = pc.and_(pc.is_valid(a), pc.equal(b, pa.scalar(0, kind)))
     if as_mask(both, 1).any():
         _zero(text)
     if fn == "/":
-        return pc.divide(a, b)
+        return _finite(pc.divide(a, b), text)
     return columnar(lambda x, y: _remainder(x, y, kind), a, b)
+
+
+def _finite(value: Datum, text: str) -> Datum:
+    """The value itself; no property and no JSON holds an infinity, so none is computed."""
+    if pa.types.is_floating(value.type) and as_mask(pc.invert(pc.is_finite(value)), 1).any():
+        _overflow(text, value.type)
+    return value
 
 
 def _remainder(a: Array, b: Array, kind: pa.DataType) -> Array:

@@ -81,6 +81,7 @@ def test_now_is_one_moment_to_the_millisecond(graph: Repository) -> None:
         ("update Item set { g: b / a } where b > 0", "division_by_zero", "b / a"),
         ("update Item set { a: b * 300000000 } where a > 0", "out_of_range", "I32"),
         ("update Item set { u: a - 1 } where a = 0", "out_of_range", "-1"),
+        ("update Item set { f: 1e308 * 10 } where a = 0", "overflow", "1e+308 * 10"),
         ("update Item set { a: to_int(text) } where a > 0", "bad_value", '"one"'),
         ("update Item set { a: 1 } where b / a > 1", "division_by_zero", "b / a"),
     ],
