@@ -125,7 +125,11 @@ class _Compiler:
                 self.refuse("S02", f"`{name.text}` is implemented twice", name.place)
             else:
                 inherited.append((name.text, name.place, interfaces[name.text]))
+        before = len(self.found)
         members = collect_members(self, "node", declaration.members, tuple(inherited))
+        if not all(name.text in interfaces for name in declaration.interfaces):
+            # What a constraint misses may be what the unknown interface has.
+            self.found[before:] = [d for d in self.found[before:] if d.code != "S05"]
         key = self._node_key(declaration, members)
         indexes = tuple(dict.fromkeys(((key,) if key else ()) + members.indexes))
         return NodeType(
