@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 from omnigraph.query import ast
 from omnigraph.query.aggregates import grouped_columns
@@ -12,6 +14,8 @@ from omnigraph.query.ir import Aggregate, Distinct, Expr, Operator, Project, Res
 from omnigraph.query.scope import Refused, Scope
 
 __all__ = ["Returned", "check_return"]
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ def check_return(body: ast.ReadBody, scope: Scope) -> Returned:
     columns: dict[str, Expr] = {}
     written: dict[str, ast.Expr] = {}
     failed: set[str] = set()
+    _refuse_indexing(body.items, scope)
     for item in body.items:
         name = item.alias.text if item.alias else _default_name(item, scope)
         with scope.collecting():
@@ -50,6 +55,19 @@ def check_return(body: ast.ReadBody, scope: Scope) -> Returned:
             failed.remove(name)
     pairs = tuple(columns.items())
     return Returned(pairs, frozenset(failed), grouped_columns(pairs, written, scope), body.distinct is not None)
+
+
+def _refuse_indexing(items: tuple[ast.Item, ...], scope: Scope) -> None:
+    """`$x.tags[0]` is no two columns: where the comma between items is left out, none begins with a bracket."""
+    text = scope.source.text
+    for before, item in pairwise(items):
+        start = item.place[0]
+        gap = _COMMENT.sub("", text[(before.alias or before).place[1] : start])
+        if text[start] in "[(" and "," not in gap:
+            hint = "a list has no index; write a comma before it if it is a column of its own"
+            scope.refuse(
+                Refused("Q000", f"unexpected `{text[start]}`: expected `,`, `as` or `}}`", (start, start + 1), hint)
+            )
 
 
 def _column(item: ast.Item, scope: Scope, *, distinct: bool) -> Expr:
