@@ -27,6 +27,9 @@ from omnigraph.schema.types import BASES
 
 __all__ = ["compile_schema"]
 
+MAX_INHERITED = 100_000
+"""Most properties that all node types of a schema take over from interfaces together."""
+
 _BUILT_IN = {name.lower() for name in BASES}
 
 
@@ -64,6 +67,7 @@ class _Compiler:
     def __init__(self, source: SourceText) -> None:
         self.source = source
         self.found: list[Diagnostic] = []
+        self.inherited = 0  # properties that node types took over so far
 
     def refuse(self, code: str, message: str, place: ast.Place, hint: str | None = None) -> None:
         self.found.append(Diagnostic(code, message, self.source.span(*place), hint=hint))
@@ -123,7 +127,7 @@ class _Compiler:
                 self.refuse("S02", f"unknown interface `{name.text}`", name.place, near and f"did you mean `{near}`?")
             elif any(name.text == earlier for earlier, _, _ in inherited):
                 self.refuse("S02", f"`{name.text}` is implemented twice", name.place)
-            else:
+            elif self._takes_over(len(interfaces[name.text].properties), name):
                 inherited.append((name.text, name.place, interfaces[name.text]))
         before = len(self.found)
         members = collect_members(self, "node", declaration.members, tuple(inherited))
@@ -143,6 +147,13 @@ class _Compiler:
             tuple(name for name, _, _ in inherited),
             annotation_values(self, declaration.annotations, of_type=True),
         )
+
+    def _takes_over(self, count: int, name: ast.Name) -> bool:
+        """Whether so many properties more still compile in good time; refused (S00) the first time they don't."""
+        before, self.inherited = self.inherited, self.inherited + count
+        if before <= MAX_INHERITED < self.inherited:
+            self.refuse("S00", f"more than {MAX_INHERITED} properties by interfaces", name.place, "split the schema")
+        return self.inherited <= MAX_INHERITED
 
     def _node_key(self, declaration: ast.NodeNode, members: Members) -> tuple[str, ...]:
         if not members.keys:

@@ -17,7 +17,7 @@ __all__ = ["MAX_CHARACTERS", "MAX_NESTING", "SourceText"]
 MAX_NESTING = 100
 """Deepest nesting of brackets, `not` and `case` that is parsed at all."""
 
-MAX_CHARACTERS = 250_000
+MAX_CHARACTERS = 80_000
 """Longest text that is parsed at all."""
 
 # What may hide a bracket or a keyword, then the brackets and the words that nest without one. An unclosed comment or
