@@ -30,10 +30,11 @@ class Checks:
     """One load's checks.
 
     Args:
-        folder: where executors left `keys/` (incoming rows) and `committed/`.
+        folder: where executors left `keys/` (incoming rows), `committed/` and `replaced/`.
         incoming: table keys with incoming rows.
         generated: those whose ids were all made by this load, so that none can repeat.
         committed: tables with committed rows that stay.
+        replaced: edge tables with committed rows that all go, where the sources that lose them are judged.
     """
 
     spark: SparkSession
@@ -42,6 +43,7 @@ class Checks:
     incoming: frozenset[str]
     generated: frozenset[str]
     committed: frozenset[str]
+    replaced: frozenset[str] = frozenset()
 
     def run(self, findings: Findings) -> None:
         """Judge everything; findings get what is wrong."""
@@ -121,6 +123,10 @@ class Checks:
             every = every.union(kept.select("src").join(touched, "src", "left_semi"))
         wrong = f"count < {low}" + (f" or count > {high}" if high is not None else "")
         broken = every.groupBy("src").count().where(wrong)
+        lost = self._lost(edge)
+        if lost is not None:
+            bare = lost.join(touched, "src", "left_anti").selectExpr("src", "cast(0 as bigint) as count")
+            broken = broken.union(bare.where(wrong))
         sources = broken.limit(SHOWN).toArrow()
         if not sources.num_rows:
             return
@@ -133,7 +139,20 @@ class Checks:
         )
         total = rows.join(broken.where(f"count > {high}"), "src", "left_semi").count() if high is not None else 0
         total += broken.where(f"count < {low}").count()
-        _report(findings, total, lambda f: constraints.check_cardinality(edge, sample, committed, f))
+        shown = sources.column("src") if lost is not None else None
+        _report(findings, total, lambda f: constraints.check_cardinality(edge, sample, committed, f, lost_src=shown))
+
+    def _lost(self, edge: EdgeType) -> DataFrame | None:
+        """`src`, each once, of the edges that an overwrite removes, as far as the source stays."""
+        if edge.table_key not in self.replaced:
+            return None
+        where = table_folder(self.folder, "replaced", edge.table_key)
+        lost = self.spark.read.parquet(where).select("src").distinct()
+        source = self.catalog.nodes[edge.source].table_key
+        if source in self.incoming:  # written anew: whom the load doesn't name goes
+            ids = self._keys(source)
+            lost = lost.join(ids.select(ids["id"].alias("src")), "src", "left_semi")
+        return lost
 
     def _left_dangling(self, findings: Findings) -> None:
         """Overwritten node types: edges of types that stay must keep their ends."""

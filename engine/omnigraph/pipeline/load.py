@@ -22,6 +22,7 @@ from omnigraph.pipeline.session import session
 from omnigraph.pipeline.settings import PipelineSettings
 from omnigraph.pipeline.splits import split_file
 from omnigraph.pipeline.stage import CommittedTask, Staged, StageTask, stage, table_folder, write_committed
+from omnigraph.schema.catalog import EdgeType
 from omnigraph.storage import (
     Repository,
     Snapshot,
@@ -190,8 +191,10 @@ def _check(
     for key in counts:
         committed.check_keys(base.catalog.by_table_key[key])
     kept = [r for key, r in base.tables.items() if r.row_count and key in _wanted(base, counts) and key not in replaced]
-    if kept:
+    lost = [r for key, r in base.tables.items() if r.row_count and key in replaced and _has_minimum(base, key)]
+    if kept or lost:
         work = [CommittedTask(uri, ref, base.catalog.source, folder) for ref in kept]
+        work += [CommittedTask(uri, ref, base.catalog.source, folder, "replaced") for ref in lost]
         spark.sparkContext.parallelize(work, len(work)).map(write_committed).collect()
     checks = Checks(
         spark,
@@ -200,8 +203,14 @@ def _check(
         incoming=frozenset(counts),
         generated=frozenset(key for key, made in generated.items() if made),
         committed=frozenset(r.table_key for r in kept),
+        replaced=frozenset(r.table_key for r in lost),
     )
     checks.run(findings)
+
+
+def _has_minimum(base: Snapshot, table_key: str) -> bool:
+    entity = base.catalog.by_table_key[table_key]
+    return isinstance(entity, EdgeType) and entity.cardinality.min > 0
 
 
 def _wanted(base: Snapshot, counts: dict[str, int]) -> set[str]:

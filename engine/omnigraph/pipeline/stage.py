@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -73,12 +74,13 @@ class Staged:
 
 @dataclass(frozen=True, slots=True)
 class CommittedTask:
-    """The key columns of one committed table, wanted as Parquet."""
+    """The key columns of one committed table, wanted as Parquet; `kind` says whether its rows stay."""
 
     uri: str
     ref: TableRef
     schema: str
     folder: str
+    kind: Literal["committed", "replaced"] = "committed"
 
 
 @lru_cache(maxsize=4)
@@ -103,7 +105,7 @@ def key_columns(entity: NodeType | EdgeType, rows: pa.RecordBatch | pa.Table) ->
 
 
 def table_folder(folder: str, kind: str, table_key: str) -> str:
-    """`kind` is `keys`, `rows` or `committed`."""
+    """`kind` is `keys`, `rows`, `committed` or `replaced`."""
     return os.path.join(folder, kind, table_key.replace(":", "-"))
 
 
@@ -178,7 +180,7 @@ def write_committed(task: CommittedTask) -> str:
     entity = _catalog(task.schema).by_table_key[task.ref.table_key]
     ends = ("id", "src", "dst") if isinstance(entity, EdgeType) else ("id",)
     names = list(dict.fromkeys((*ends, *(p for unique in entity.uniques for p in unique))))
-    parts = _Parts(task.folder, "committed", 0)
+    parts = _Parts(task.folder, task.kind, 0)
     try:
         for batch in scan_table(task.uri, task.ref, names):
             parts.write(task.ref.table_key, key_columns(entity, batch))

@@ -101,7 +101,14 @@ class Committed:
         return self.snapshot.scan(table_key, ["id", "src", "dst"])
 
     def edges_of(self, table_key: str, sources: Column, *, without: Column) -> tuple[Array, Array]:
-        """`src` of edges that stay at these sources (and at those that lose one), and `src` of edges in `without`."""
+        """`src` of edges that stay at these sources (and at those that lose one), and `src` of edges that go.
+
+        Args:
+            without: ids of edges that the write deletes or writes anew; where it empties the table, all go.
+        """
+        if table_key in self._replaced and table_key in self.snapshot.tables:
+            parts = [pc.unique(b.column("src")) for b in self.snapshot.scan_batches(table_key, ["src"])]
+            return pa.array([], pa.string()), pc.unique(pa.concat_arrays([pa.array([], pa.string()), *parts]))
         if self._empty(table_key):
             return pa.array([], pa.string()), pa.array([], pa.string())
         gone = self.matching(table_key, "id", without, ["id", "src"])

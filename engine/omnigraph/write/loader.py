@@ -29,6 +29,7 @@ from omnigraph.storage import (
 )
 from omnigraph.storage.arrow import table_schema
 from omnigraph.write import constraints
+from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed, refuse_repeated
 from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
 from omnigraph.write.mapping import Mapping
@@ -236,7 +237,7 @@ def judge(base: Snapshot, loaded: dict[str, Loaded], mode: Mode, findings: Findi
     for item in loaded.values():
         if isinstance(item.entity, EdgeType):
             _endpoints(committed, item.entity, item.rows, loaded, findings)
-            _cardinality(committed, item.entity, item, findings)
+            _cardinality(committed, item.entity, item, loaded if mode == "overwrite" else {}, findings)
     if mode == "overwrite":
         _dangling(committed, base.catalog, loaded, findings)
 
@@ -287,10 +288,15 @@ def _endpoints(
             constraints.add_missing_endpoints(edge, rows, found, column, node, findings)
 
 
-def _cardinality(committed: Committed, edge: EdgeType, item: Loaded, findings: Findings) -> None:
+def _cardinality(
+    committed: Committed, edge: EdgeType, item: Loaded, replaced: dict[str, Loaded], findings: Findings
+) -> None:
     if edge.cardinality.min == 0 and edge.cardinality.max is None:
         return
     stays, lost = committed.edges_of(edge.table_key, item.rows.column("src"), without=item.rows.column("id"))
+    if f"node:{edge.source}" in replaced:  # a source that goes needs no edges
+        ids = one_chunk(replaced[f"node:{edge.source}"].rows.column("id"))
+        lost = lost.filter(pc.is_in(lost, value_set=ids))
     constraints.check_cardinality(edge, item.rows, stays, findings, lost_src=lost)
 
 

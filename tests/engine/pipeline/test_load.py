@@ -30,6 +30,7 @@ node Person {
 node Company { name: String @key  founded: Date? }
 edge Knows: Person -> Person { since: Date? }
 edge WorksAt: Person -> Company @card(0..2) { role: String? }
+edge Leads: Person -> Company @card(2..3) { }
 """
 OPERATION = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
 Loader = Callable[..., None]
@@ -148,6 +149,47 @@ def test_merge_and_overwrite_give_equal_tables(tmp_path: Path, spark: object) ->
     assert content(one) == content(two)
     assert len(content(two)["edge:Knows"]) == 1
     assert len(content(two)["node:Person"]) == 51
+
+
+LEADERS = [f'{{"edge": "Leads", "from": "{p}", "to": "{c}"}}' for p in ("p1", "p2") for c in ("acme", "duff")]
+PLACES = [
+    *(f'{{"type": "Person", "data": {{"name": "{p}"}}}}' for p in ("p1", "p2")),
+    *(f'{{"type": "Company", "data": {{"name": "{c}"}}}}' for c in ("acme", "duff")),
+]
+
+
+@pytest.mark.parametrize(
+    ("lines", "below"),
+    [
+        (LEADERS[:1], ["p1", "p2"]),  # one loses an edge and is written too, the other loses all
+        ([*PLACES[:1], *LEADERS[:2]], []),  # p2 itself goes
+        ([*PLACES[:2], *LEADERS[:2]], ["p2"]),  # p2 is written anew
+    ],
+)
+def test_overwritten_edges_leave_no_source_below_its_minimum(
+    tmp_path: Path, spark: object, lines: list[str], below: list[str]
+) -> None:
+    first, second = tmp_path / "first.ndjson", tmp_path / "second.ndjson"
+    first.write_text("\n".join([*PLACES, *LEADERS]))
+    second.write_text("\n".join(lines))
+    said = []
+    for name, loader in LOADERS.items():
+        uri = str(tmp_path / f"{name}.omni")
+        omnigraph.init(uri, schema=SCHEMA).close()
+        loader(uri, [str(first)], "append", None, OPERATION)
+        before = content(uri)
+        if not below:
+            loader(uri, [str(second)], "overwrite", None, OPERATION[:-1] + "9")
+            assert len(content(uri)["edge:Leads"]) == sum("Leads" in line for line in lines)
+            continue
+        with pytest.raises(BadRequest) as refused:
+            loader(uri, [str(second)], "overwrite", None, OPERATION[:-1] + "9")
+        assert content(uri) == before
+        said.append((refused.value.message, refused.value.details))
+        for person in below:
+            assert f"Person {person!r} would have" in refused.value.message
+        assert refused.value.details["counts"] == {"cardinality": len(below)}
+    assert not below or said[0] == said[1]
 
 
 BAD = {

@@ -181,6 +181,29 @@ def test_overwrite_never_leaves_edges_dangling(graph: Repository) -> None:
     assert state(graph) == before
 
 
+ADA_OWNS = '{"edge": "Owns", "from": "ada", "to": ["w\\"1", 3]}'
+BOB_OWNS = ADA_OWNS.replace("ada", "bob")
+
+
+def test_overwritten_edges_leave_no_source_below_its_minimum(graph: Repository) -> None:
+    before = state(graph)
+    with pytest.raises(BadRequest) as caught:
+        load(graph, BOB_OWNS, mode="overwrite")
+    assert caught.value.details["counts"] == {"cardinality": 1}
+    assert "Person 'ada' would have 0 edges, @card(1..) asks for 1" in str(caught.value)
+    assert state(graph) == before
+    load(graph, f"{BOB_OWNS}\n{ADA_OWNS}", mode="overwrite")
+    assert graph.snapshot().count_rows("edge:Owns") == 2
+
+
+def test_a_minimum_binds_no_source_that_is_overwritten_away(graph: Repository) -> None:
+    bob = '{"type": "Person", "data": {"slug": "bob", "name": "Bob"}}'
+    knows = '{"edge": "Knows", "from": "bob", "to": "bob"}'
+    load(graph, "\n".join([bob, knows, BOB_OWNS]), mode="overwrite")
+    assert graph.snapshot().scan("edge:Owns")["src"].to_pylist() == ["bob"]
+    assert verify(graph).ok
+
+
 def test_a_missing_branch_is_forked_only_when_asked_and_only_by_good_records(graph: Repository) -> None:
     good = '{"type": "Note", "data": {"text": "draft"}}'
     with pytest.raises(NotFound, match="'draft' doesn't exist"):
