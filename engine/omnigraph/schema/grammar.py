@@ -28,11 +28,12 @@ import lark
 from lark import Lark
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
 
+from omnigraph.caches import cache_folder
 from omnigraph.errors import Diagnostic, LanguageError
 from omnigraph.schema.driver import Driver
 from omnigraph.schema.source import SourceText
 
-__all__ = ["Grammar", "Habit", "RefusedWhileParsing", "cache_folder", "nearest_name"]
+__all__ = ["Grammar", "Habit", "RefusedWhileParsing", "nearest_name"]
 
 MAX_REPORTED = 20
 """Most syntax errors of one file that are reported together."""
@@ -299,17 +300,6 @@ def _shown(found: str) -> str:
     if found.isprintable() and found:
         return f"`{found[:40]}`"
     return f"character U+{ord(found[0]):04X}" if found else "end"
-
-
-def cache_folder() -> Path:
-    """This user's caches: `$OMNIGRAPH_CACHE_DIR`, else `$XDG_CACHE_HOME/omnigraph`, else `~/.cache/omnigraph`."""
-    own = os.environ.get("OMNIGRAPH_CACHE_DIR")
-    if own:
-        return Path(own)
-    base = os.environ.get("XDG_CACHE_HOME")
-    if base and os.path.isabs(base):
-        return Path(base) / "omnigraph"
-    return Path(os.path.expanduser("~")) / ".cache" / "omnigraph"
 
 
 def _read_cache(path: Path) -> io.BytesIO | None:
