@@ -27,7 +27,7 @@ from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, 
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
-    from omnigraph.storage import RepairReport
+    from omnigraph.storage import OptimizeReport, RepairReport
     from omnigraph.write import Diff, LoadResult, MergeResult, MutationResult, Progress
     from omnigraph.write.mapping import Mapping as LoadMapping
     from omnigraph.write.sources import Source
@@ -506,6 +506,38 @@ class Graph:
         from omnigraph.maintain import ensure_indices
 
         return ensure_indices(self._repository, branch=branch, actor=actor or self.actor, operation_id=operation_id)
+
+    def optimize(
+        self,
+        *,
+        branch: str = "main",
+        actor: str | None = None,
+        operation_id: str | None = None,
+        progress: Callable[[str], None] | None = None,
+    ) -> OptimizeReport:
+        """Extend the branch's indexes to rows written since, and turn many small data files into few.
+
+        No row changes, and readers and writers go on meanwhile. Doing it again moves nothing.
+
+        Args:
+            branch: tables that it hasn't written itself are skipped: their files are another branch's.
+            actor: who asks; default is the graph's.
+            operation_id: a ULID; the same one again changes nothing.
+            progress: called with the key of each table whose new files are written.
+
+        Returns:
+            `.tables`, one entry a table: what was done, or why nothing was; `.commit`: None where nothing moved.
+
+        Raises:
+            NotFound: no such branch.
+            RecoveryPending: an interrupted write on the branch must be settled first.
+            Conflict: other writes kept moving a table; `retryable`.
+        """
+        from omnigraph.maintain import optimize
+
+        return optimize(
+            self._repository, branch=branch, actor=actor or self.actor, operation_id=operation_id, notice=progress
+        )
 
     def verify(self) -> VerifyReport:
         """Walk everything and report every inconsistency. Writes nothing."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph import maintain
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind
 from omnigraph.write import merging
@@ -108,6 +109,24 @@ def indices(repository: Repository) -> None:
     repository.build_indices("main", wanted, actor=ACTOR, operation_id="OPINDEX")
 
 
+def fragment(repository: Repository) -> None:
+    """Many small files in two tables, indices that lag, deleted rows: something to compact on `main`."""
+    repository.build_indices("main", {"node:Person": [("id", "BTREE")], "edge:Knows": [("src", "BTREE")]})
+    for i in range(3):
+        names = [f"p{i}-{j}" for j in range(4)]
+        changes = (
+            TableChange("node:Person", appends=people(names, i)),
+            TableChange("edge:Knows", appends=knows([(names[0], "ann"), (names[1], "dee")])),
+        )
+        repository.commit(Staging("main", WriterKind.LOAD, changes), repository.snapshot())
+    change = TableChange("node:Person", delete_ids=pa.array(["p0-2", "p1-3"]), upserts=people(["p2-0"], 8))
+    repository.commit(Staging("main", WriterKind.MUTATION, (change,)), repository.snapshot())
+
+
+def optimize(repository: Repository) -> None:
+    maintain.optimize(repository, actor=ACTOR, operation_id="OPOPTIMIZE")
+
+
 def _merge(repository: Repository, into: str, operation_id: str) -> None:
     kept, merging.COPIED_FROM_ROWS = merging.COPIED_FROM_ROWS, 1
     try:
@@ -143,11 +162,13 @@ SCENARIOS = {
     "mutation": (mutation, "main", "OPMUTATE"),
     "branch": (branch_write, "dev", "OPBRANCH"),
     "indices": (indices, "main", "OPINDEX"),
+    "optimize": (optimize, "main", "OPOPTIMIZE"),
     "merge": (merge, "main", "OPMERGE"),
     "merge-fork": (merge_into_branch, "dev", "OPMERGEDEV"),
 }
 ACTIONS = {name: action for name, (action, _, _) in SCENARIOS.items()} | {
     "sweep": sweep,
+    "fragment": fragment,
     "create-branch": create_branch,
     "delete-branch": delete_branch,
 }

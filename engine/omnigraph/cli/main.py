@@ -40,7 +40,7 @@ _MODULES = {
     "fmt": ("fmt",),
     "branches": ("branch", "commit", "changes"),
     "schemas": ("schema",),
-    "maintenance": ("recover", "repair", "verify", "ensure-indices"),
+    "maintenance": ("recover", "repair", "verify", "ensure-indices", "optimize"),
     "task": ("task",),
 }
 

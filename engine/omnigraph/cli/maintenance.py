@@ -1,4 +1,4 @@
-"""`recover`, `repair`, `verify`, `ensure-indices`: keeping a graph sound and fast."""
+"""`recover`, `repair`, `verify`, `ensure-indices`, `optimize`: keeping a graph sound and fast."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ def register(app: typer.Typer) -> None:
     app.command("repair")(repair)
     app.command("verify")(verify)
     app.command("ensure-indices")(ensure_indices)
+    app.command("optimize")(optimize)
 
 
 def recover(
@@ -141,3 +142,58 @@ def ensure_indices(
         for what in ("built", "extended"):
             lines += [f"  {one['table_key']}: {what} {', '.join(one[what])}"] if one[what] else []
     out.report("\n".join(lines), {"branch": branch, "tables": done})
+
+
+def optimize(
+    graph: GraphUri, branch: Branch = "main", actor: Actor = None, format: Format = "table", quiet: Quiet = False
+) -> None:
+    """Extend indexes to new rows, and turn many small data files into few. Readers and writers go on meanwhile.
+
+    \b
+    Examples:
+      omnigraph optimize graph.omni
+      omnigraph optimize graph.omni --branch draft --format json
+    """
+    import omnigraph
+
+    out = Output(format, quiet)
+    opened = omnigraph.open(graph, actor=actor)
+    with out.counting(f"compacting {branch}") as progress:
+        done = opened.optimize(branch=branch, progress=progress)
+    tables = [{name: getattr(one, name) for name in one.__slots__} for one in done.tables]
+    if format == "table":
+        shown = [
+            {
+                "table": one.table_key,
+                "action": one.action if one.reason is None else f"{one.action} ({one.reason})",
+                "fragments": _change(one.fragments_before, one.fragments_after),
+                "size": _change(_size(one.bytes_before), _size(one.bytes_after)),
+                "version": _change(one.version, one.manifest_version),
+                "indexes extended": ", ".join(one.extended) or None,
+                "seconds": f"{one.seconds:.2f}",
+            }
+            for one in done.tables
+        ]
+        if shown:
+            out.records(dict.fromkeys(shown[0], "String"), shown)
+        print(f"commit {done.commit.id}" if done.commit else f"nothing of {branch} had to move")
+    else:
+        commit = done.commit.id if done.commit else None
+        out.report("", {"branch": branch, "commit": commit, "tables": tables, "system": done.system})
+    for one in done.tables:
+        if one.reason in ("DriftNeedsRepair", "NoStableRowIds", "NullBlobsOfOldFormat", "Busy"):
+            out.note(f"{one.table_key}: {one.message}")
+    if done.commit is not None:
+        out.hint(f"omnigraph cleanup {graph} --keep 10   # old versions keep the old files until then")
+
+
+def _change(before: object, after: object) -> str:
+    return str(after) if before == after else f"{before} → {after}"
+
+
+def _size(size: int) -> str:
+    """Bytes as people read them: at most three figures before the point, decimal units."""
+    number, units = float(size), ["B", "kB", "MB", "GB", "TB"]
+    while number >= 999.5 and len(units) > 1:
+        number, units = number / 1000, units[1:]
+    return f"{number:.0f} {units[0]}" if units[0] == "B" or number >= 99.5 else f"{number:.1f} {units[0]}"

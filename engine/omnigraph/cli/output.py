@@ -137,6 +137,24 @@ class Output:
 
             yield advance
 
+    @contextmanager
+    def counting(self, label: str) -> Iterator[Callable[[str], None] | None]:
+        """A line on standard error that counts and names what was done last; None where no person is looking."""
+        if self.quiet or not sys.stderr.isatty():
+            yield None
+            return
+        from rich.console import Console
+
+        count = 0
+        with Console(stderr=True, no_color=not color_allowed()).status(label) as status:
+
+            def advance(name: str) -> None:
+                nonlocal count
+                count += 1
+                status.update(f"{label}: {count} ({name})")
+
+            yield advance
+
 
 def _plain(value: Any) -> Any:
     """Plain JSON values out of mappings, sequences, times and whatever else has a text."""

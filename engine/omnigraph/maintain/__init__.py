@@ -1,6 +1,7 @@
 """Maintenance: what keeps a graph fast and shows that it is sound. Changes no row."""
 
 from omnigraph.maintain.indices import ensure_indices
+from omnigraph.maintain.optimize import optimize
 from omnigraph.maintain.verify import VerifyReport, verify
 
-__all__ = ["VerifyReport", "ensure_indices", "verify"]
+__all__ = ["VerifyReport", "ensure_indices", "optimize", "verify"]

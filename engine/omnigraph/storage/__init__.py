@@ -5,6 +5,7 @@ from omnigraph.storage.files import working_folder
 from omnigraph.storage.fragments import write_fragments
 from omnigraph.storage.indices import IndexReport
 from omnigraph.storage.layout import check_operation_id
+from omnigraph.storage.optimize import OptimizeReport, TableOptimized
 from omnigraph.storage.remote import scan_table
 from omnigraph.storage.repair import Drift, RepairReport
 from omnigraph.storage.repository import At, Repository
@@ -18,12 +19,14 @@ __all__ = [
     "CommitInfo",
     "Drift",
     "IndexReport",
+    "OptimizeReport",
     "RepairReport",
     "Repository",
     "Snapshot",
     "Staging",
     "SweepReport",
     "TableChange",
+    "TableOptimized",
     "TableRef",
     "WriterKind",
     "arrow_type",

@@ -12,6 +12,7 @@ from ulid import ULID
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError
 from omnigraph.storage.change import apply, stage
+from omnigraph.storage.drift import neutral
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import check_operation_id, lance_branch
@@ -24,11 +25,9 @@ from omnigraph.storage.sweep import RECOVERY_ACTOR, heal, observe, roll_back
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef
 
-__all__ = ["commit", "neutral", "settle_drift"]
+__all__ = ["commit", "settle_drift"]
 
 log = logging.getLogger(__name__)
-
-_NEUTRAL = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateConfig"})
 
 
 def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
@@ -329,28 +328,3 @@ def settle_drift(engine: Engine, branch: str, ref: TableRef) -> TableRef:
         already=lambda _: None,
     )
     return replace(settled, stamp=done.id)
-
-
-def neutral(dataset: lance.LanceDataset, after: int, upto: int) -> bool:
-    """Whether the transactions of the versions (after, upto] provably change no row."""
-    with lance_errors("reading a table's transactions"):
-        for version in range(after + 1, upto + 1):
-            transaction = dataset.read_transaction(version)
-            if transaction is None:
-                return False
-            operation = transaction.operation
-            kind = type(operation).__name__
-            empty_delete = kind == "Delete" and not operation.updated_fragments and not operation.deleted_fragment_ids
-            if kind not in _NEUTRAL and not empty_delete and not _same_files(dataset, kind, version):
-                return False
-    return True
-
-
-def _same_files(dataset: lance.LanceDataset, kind: str, version: int) -> bool:
-    """Whether an operation that Lance gives no name (such as ReserveFragments) left every file as it was."""
-    if kind != "BaseOperation":
-        return False
-    before, after = (dataset.checkout_version(v) for v in (version - 1, version))
-    return before.schema.equals(after.schema) and [f.metadata.to_json() for f in before.get_fragments()] == [
-        f.metadata.to_json() for f in after.get_fragments()
-    ]

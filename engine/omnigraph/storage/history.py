@@ -24,7 +24,7 @@ from omnigraph.storage.store import Store, create_dataset
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo
 
-__all__ = ["History", "commit_rows"]
+__all__ = ["History", "commit_rows", "compact", "compact_system"]
 
 _ID: pa.Field[Any] = pa.field(
     "graph_commit_id", pa.string(), False, metadata={"lance-schema:unenforced-primary-key": "true"}
@@ -319,11 +319,17 @@ def _with_every_column(dataset: lance.LanceDataset) -> lance.LanceDataset:
 
 def compact(dataset: lance.LanceDataset) -> None:
     """Keep a system table small: every commit adds a fragment, and every read and publish pays for each."""
-    if len(dataset.get_fragments()) <= COMPACT_ABOVE:
-        return
+    if len(dataset.get_fragments()) > COMPACT_ABOVE:
+        compact_system(dataset)
+
+
+def compact_system(dataset: lance.LanceDataset) -> bool:
+    """Compact a system table now. False: there is nothing to gain, or another commit came first."""
+    before = int(dataset.version)
     try:
         dataset.optimize.compact_files()
     except OSError as error:
         if not is_commit_race(error):
             raise
-        # Another commit came first: the next one tries again.
+        return False  # the next one tries again
+    return int(dataset.version) > before

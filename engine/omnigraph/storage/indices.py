@@ -12,7 +12,8 @@ import lance
 from ulid import ULID
 
 from omnigraph.errors import ExpectedVersionMismatch
-from omnigraph.storage.commit import neutral, settle_drift
+from omnigraph.storage.commit import settle_drift
+from omnigraph.storage.drift import neutral
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import check_operation_id, lance_branch

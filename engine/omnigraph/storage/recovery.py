@@ -10,7 +10,7 @@ from omnigraph.storage.manifest import Pin
 from omnigraph.storage.sidecar import SidecarTable
 from omnigraph.storage.types import WriterKind
 
-__all__ = ["Action", "Decision", "Observed", "TableClass", "classify", "decide"]
+__all__ = ["CHANGES_NO_ROW", "Action", "Decision", "Observed", "TableClass", "classify", "decide"]
 
 
 class TableClass(StrEnum):
@@ -24,6 +24,10 @@ class TableClass(StrEnum):
 
 
 MOVED = frozenset({TableClass.ROLLED_PAST, TableClass.UNEXPECTED_AT_P1, TableClass.UNEXPECTED_MULTISTEP})
+
+
+CHANGES_NO_ROW = frozenset({WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE})
+"""Writers whose work may be published by halves and never needs undoing (07 §7)."""
 
 
 class Action(StrEnum):
@@ -104,7 +108,7 @@ def decide(
         return Decision(Action.ABORT, "InvariantViolation")
     if published:
         return Decision(Action.NOTHING, "AlreadyPublished")
-    if kind in (WriterKind.ENSURE_INDICES, WriterKind.OPTIMIZE) and moved:
+    if kind in CHANGES_NO_ROW and moved:
         return Decision(Action.ROLL_FORWARD, "RolledForward", moved)  # they change no row, so half of it is as good
     if found == {TableClass.ALREADY_PUBLISHED} and not tellable:
         return Decision(Action.NOTHING, "AlreadyPublished")

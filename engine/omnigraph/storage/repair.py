@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ulid import ULID
 
 from omnigraph.errors import NotFound
-from omnigraph.storage.commit import neutral
+from omnigraph.storage.drift import neutral, operation_of
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.layout import lance_branch
 from omnigraph.storage.manifest import pin_of
@@ -68,11 +68,9 @@ def drift_of(engine: Engine, branch: str, ref: TableRef) -> Drift | None:
         return None
     if head < ref.version:
         return Drift(branch, ref.table_key, ref.version, head, "VersionsMissing")
-    operations = []
+    shown = range(ref.version + 1, min(head, ref.version + OPERATIONS_SHOWN) + 1)
     with lance_errors(f"reading the transactions of {ref.table_key}"):
-        for version in range(ref.version + 1, min(head, ref.version + OPERATIONS_SHOWN) + 1):
-            transaction = dataset.read_transaction(version)
-            operations.append("unknown" if transaction is None else type(transaction.operation).__name__)
+        operations = [operation_of(dataset, version)[0] for version in shown]
     if _named(engine, branch, ref):
         kind = "PendingRecovery"
     else:

@@ -25,6 +25,7 @@ from omnigraph.storage.indices import IndexReport, build_indices
 from omnigraph.storage.layout import MAIN, MANIFEST, STAGING, lance_branch
 from omnigraph.storage.lineage import common_version
 from omnigraph.storage.manifest import ManifestState
+from omnigraph.storage.optimize import Notice, OptimizeReport, optimize
 from omnigraph.storage.repair import Drift, RepairReport, drift_of, repair
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.sweep import SweepReport, sweep
@@ -259,6 +260,18 @@ class Repository:
     ) -> IndexReport:
         self._writable()
         return build_indices(self.engine, branch, columns, actor=actor, operation_id=operation_id)
+
+    def optimize(
+        self,
+        branch: str = MAIN,
+        *,
+        actor: str | None = None,
+        operation_id: str | None = None,
+        notice: Notice | None = None,
+    ) -> OptimizeReport:
+        """Compact the tables of a branch. See `omnigraph.storage.optimize`."""
+        self._writable()
+        return optimize(self.engine, branch, actor=actor, operation_id=operation_id, notice=notice)
 
     # --- recovery ---
 

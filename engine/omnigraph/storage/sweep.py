@@ -10,14 +10,14 @@ from typing import Any
 from ulid import ULID
 
 from omnigraph.errors import Internal, RecoveryPending
-from omnigraph.storage.change import MARK
+from omnigraph.storage.drift import mark_of, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
 from omnigraph.storage.forks import delete_fork
 from omnigraph.storage.layout import MAIN, STAGING
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
-from omnigraph.storage.recovery import Action, Decision, Observed, TableClass, classify, decide
+from omnigraph.storage.recovery import CHANGES_NO_ROW, Action, Decision, Observed, TableClass, classify, decide
 from omnigraph.storage.schemas import copies_current, load_catalog, write_copies
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable
 from omnigraph.storage.steps import Step, reach
@@ -199,11 +199,9 @@ def observe(engine: Engine, state: ManifestState, sidecar: Sidecar, table: Sidec
     ours: bool | None = None
     if sidecar.marked and head > pinned:
         with lance_errors(f"reading what moved {table.table_key}"):
-            transaction = dataset.read_transaction(pinned + 1)
-        if transaction is not None:
-            # An index build can't carry a mark; nothing else of ours moves a table without one.
-            mark = (transaction.transaction_properties or {}).get(MARK)
-            ours = mark == sidecar.name if mark else None
+            # Index builds and compactions can't carry a mark; nothing else of ours moves a table without one.
+            mark = mark_of(dataset, pinned + 1)
+        ours = mark == sidecar.name if mark else None
     return Observed(pin_of(ref), head, ours)
 
 
@@ -221,6 +219,12 @@ def _roll_forward(engine: Engine, held: Held, sidecar: Sidecar, decision: Decisi
             continue
         ref = state.tables[table.table_key]
         dataset = engine.store.latest(ref.location, table.table_branch)
+        if sidecar.writer_kind in CHANGES_NO_ROW:
+            # A write that lives may have moved the table since, and may still undo itself: that isn't published here.
+            begun = ref.version if ref.branch == table.table_branch else table.expected_version
+            upto = neutral_upto(dataset, begun, int(dataset.version))
+            if upto < int(dataset.version):
+                dataset = engine.store.version(ref.location, table.table_branch, upto)
         refs.append(
             TableRef(ref.table_key, ref.location, table.table_branch, int(dataset.version), dataset.count_rows())
         )
@@ -257,7 +261,7 @@ def roll_back(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) 
 
 
 def _pins(sidecar: Sidecar) -> dict[str, Pin | None]:
-    if sidecar.writer_kind.name in ("ENSURE_INDICES", "OPTIMIZE"):
+    if sidecar.writer_kind in CHANGES_NO_ROW:
         return {}
     return {t.table_key: (t.expected_branch, t.expected_version) for t in sidecar.tables}
 

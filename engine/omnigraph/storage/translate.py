@@ -30,7 +30,9 @@ def scrub(text: str) -> str:
 
 def is_commit_race(error: BaseException) -> bool:
     """Another commit came first: nothing of this one took effect."""
-    return isinstance(error, CommitConflictError) or "Too many concurrent writers" in str(error)
+    # Compaction says it in a plain OSError.
+    text = str(error)
+    return isinstance(error, CommitConflictError) or "Too many concurrent writers" in text or "commit conflict" in text
 
 
 def is_missing(error: BaseException) -> bool:

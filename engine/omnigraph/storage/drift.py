@@ -1,0 +1,67 @@
+"""What the versions between a table's pin and its head did: whether they provably changed no row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lance
+
+from omnigraph.storage.change import MARK
+from omnigraph.storage.translate import lance_errors
+
+__all__ = ["mark_of", "neutral", "neutral_upto", "operation_of"]
+
+_NEUTRAL = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateConfig"})
+
+
+def operation_of(dataset: lance.LanceDataset, version: int) -> tuple[str, Any]:
+    """The name of the operation that made a version, and the operation; `unknown` and None where Lance records none.
+
+    Lance's Python can't build the record of a compaction that carried indices over, and says so by this one error.
+    """
+    try:
+        transaction = dataset.read_transaction(version)
+    except TypeError as error:
+        if "RewrittenIndex" not in str(error):
+            raise
+        return "Rewrite", None
+    if transaction is None:
+        return "unknown", None
+    return type(transaction.operation).__name__, transaction.operation
+
+
+def mark_of(dataset: lance.LanceDataset, version: int) -> str | None:
+    """The sidecar that the transaction of a version names; index builds and compactions carry no mark."""
+    try:
+        transaction = dataset.read_transaction(version)
+    except TypeError as error:
+        if "RewrittenIndex" not in str(error):
+            raise
+        return None
+    return None if transaction is None else (transaction.transaction_properties or {}).get(MARK)
+
+
+def neutral(dataset: lance.LanceDataset, after: int, upto: int) -> bool:
+    """Whether the transactions of the versions (after, upto] provably change no row."""
+    return neutral_upto(dataset, after, upto) == upto
+
+
+def neutral_upto(dataset: lance.LanceDataset, after: int, upto: int) -> int:
+    """The newest version of [after, upto] that provably holds the same rows as `after`."""
+    with lance_errors("reading a table's transactions"):
+        for version in range(after + 1, upto + 1):
+            kind, operation = operation_of(dataset, version)
+            empty_delete = kind == "Delete" and not operation.updated_fragments and not operation.deleted_fragment_ids
+            if kind not in _NEUTRAL and not empty_delete and not _same_files(dataset, kind, version):
+                return version - 1
+    return upto
+
+
+def _same_files(dataset: lance.LanceDataset, kind: str, version: int) -> bool:
+    """Whether an operation that Lance gives no name (such as ReserveFragments) left every file as it was."""
+    if kind != "BaseOperation":
+        return False
+    before, after = (dataset.checkout_version(v) for v in (version - 1, version))
+    return before.schema.equals(after.schema) and [f.metadata.to_json() for f in before.get_fragments()] == [
+        f.metadata.to_json() for f in after.get_fragments()
+    ]
