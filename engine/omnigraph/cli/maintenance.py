@@ -141,6 +141,7 @@ def ensure_indices(
     for one in done:
         for what in ("built", "extended"):
             lines += [f"  {one['table_key']}: {what} {', '.join(one[what])}"] if one[what] else []
+        lines += [f"  {one['table_key']}: not yet {p['column']}: {p['reason']}" for p in one["pending"]]
     out.report("\n".join(lines), {"branch": branch, "tables": done})
 
 

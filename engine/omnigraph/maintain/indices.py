@@ -7,18 +7,34 @@ from typing import Any
 from omnigraph.schema.catalog import SCALARS, Catalog, EdgeType, NodeType
 from omnigraph.storage import Repository
 
-__all__ = ["ensure_indices", "wanted_indices"]
+__all__ = ["ensure_indices", "label", "wanted_indices"]
 
 
 def wanted_indices(entity: NodeType | EdgeType) -> list[tuple[str, str]]:
-    """(column, index type) of one table: `id`, an edge's ends, and each scalar that a key or `@index` names."""
+    """(column, kind of index) of one table: `id`, an edge's ends, and what a key or `@index` names.
+
+    Every scalar gets a BTREE, a String that `@index` names also an INVERTED one of its words, a Vector a VECTOR one.
+    """
     columns = ["id", *(("src", "dst") if isinstance(entity, EdgeType) else ())]
-    declared = [*entity.key, *(name for index in entity.indexes for name in index)]
-    for name in declared:
+    indexed = [name for index in entity.indexes for name in index]
+    wanted = [(name, "BTREE") for name in columns]
+    for name in dict.fromkeys([*entity.key, *indexed]):
         prop = entity.properties.get(name)
-        if prop is not None and not prop.type.list and prop.type.base in SCALARS:
-            columns.append(name)
-    return [(name, "BTREE") for name in dict.fromkeys(columns)]
+        if prop is None or prop.type.list:
+            continue
+        if prop.type.base in SCALARS:
+            wanted.append((name, "BTREE"))
+        if prop.type.base == "String" and name in indexed and name not in entity.key:
+            wanted.append((name, "INVERTED"))
+        if prop.type.base == "Vector":
+            wanted.append((name, "VECTOR"))
+    return wanted
+
+
+def label(column: str, kind: str) -> str:
+    """How reports name an index: by its column, and what it is for where that isn't comparing."""
+    purpose = {"INVERTED": " (words)", "VECTOR": " (nearness)"}.get(kind, "")
+    return f"{column}{purpose}"
 
 
 def _all_wanted(catalog: Catalog) -> dict[str, list[tuple[str, str]]]:
@@ -31,8 +47,8 @@ def ensure_indices(
     """Builds what is missing and extends what doesn't cover every row; doing it again builds nothing.
 
     Returns:
-        One entry for each table of the branch: `table_key`, `rows`, `built` (columns indexed anew), `extended`,
-        `seconds`.
+        One entry for each table of the branch: `table_key`, `rows`, `built` (columns indexed anew; `bio (words)` and
+        `face (nearness)` are indexes for search), `extended`, `pending` (`column`, `reason`), `seconds`.
 
     Raises:
         NotFound: no such branch.
@@ -48,9 +64,18 @@ def ensure_indices(
             {
                 "table_key": key,
                 "rows": snapshot.count_rows(key),
-                "built": [one["column"] for one in mine if one["action"] == "created"],
-                "extended": [one["column"] for one in mine if one["action"] == "extended"],
+                "built": _labels(mine, "created"),
+                "extended": _labels(mine, "extended"),
+                "pending": [
+                    {"column": label(one["column"], one["index_type"]), "reason": one["reason"]}
+                    for one in report.pending
+                    if one["table_key"] == key
+                ],
                 "seconds": round(sum(float(one["seconds"]) for one in mine), 3),
             }
         )
     return out
+
+
+def _labels(built: list[dict[str, Any]], action: str) -> list[str]:
+    return [label(one["column"], one["index_type"]) for one in built if one["action"] == action]

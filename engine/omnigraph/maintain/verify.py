@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph.errors import OmniGraphError
-from omnigraph.maintain.indices import wanted_indices
+from omnigraph.maintain.indices import label, wanted_indices
 from omnigraph.schema.catalog import EdgeType, NodeType
-from omnigraph.storage import Repository, Snapshot
+from omnigraph.storage import Repository, Snapshot, index_coverage
 from omnigraph.write import constraints
 from omnigraph.write.findings import Findings
 
@@ -185,12 +185,11 @@ def _head(repository: Repository, snapshot: Snapshot, entity: NodeType | EdgeTyp
             else:
                 walk.add("drift", f"{message}: run `omnigraph repair`", **where)
     if ref.row_count:
-        covered = {i.name: i.num_rows_indexed for i in snapshot.dataset(key).describe_indices()}
+        covered = index_coverage(snapshot.dataset(key), wanted_indices(entity))
         short: dict[int, list[str]] = {}
-        for column, _ in wanted_indices(entity):
-            rows = covered.get(f"{column}_idx", 0)
-            if rows < ref.row_count:
-                short.setdefault(rows, []).append(column)
+        for (column, kind), rows in covered.items():
+            if rows is not None and rows < ref.row_count:
+                short.setdefault(rows, []).append(label(column, kind))
         for rows, columns in short.items():
             which = f"index on {columns[0]} covers" if len(columns) == 1 else f"indexes on {', '.join(columns)} cover"
             message = f"the {which} {rows} of {ref.row_count} rows: run `omnigraph ensure-indices` for speed"

@@ -3,6 +3,7 @@
 from omnigraph.storage.arrow import arrow_type, table_schema
 from omnigraph.storage.files import working_folder
 from omnigraph.storage.fragments import write_fragments
+from omnigraph.storage.index_kinds import index_coverage
 from omnigraph.storage.indices import IndexReport
 from omnigraph.storage.layout import check_operation_id
 from omnigraph.storage.optimize import OptimizeReport, TableOptimized
@@ -31,6 +32,7 @@ __all__ = [
     "WriterKind",
     "arrow_type",
     "check_operation_id",
+    "index_coverage",
     "scan_table",
     "table_schema",
     "working_folder",

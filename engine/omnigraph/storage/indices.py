@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lance
@@ -16,13 +16,12 @@ from omnigraph.storage.commit import settle_drift
 from omnigraph.storage.drift import neutral
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
+from omnigraph.storage.index_kinds import build, index_name, lacking
 from omnigraph.storage.layout import check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text
-from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.sweep import heal
-from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
 
 __all__ = ["IndexReport", "build_indices", "index_name"]
@@ -35,28 +34,17 @@ Wanted = Mapping[str, Sequence[tuple[str, str]]]
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """`built`: table_key, column, index_type, action (`created` or `extended`), seconds. `commit`: None if none was."""
+    """What was done.
+
+    Args:
+        built: table_key, column, index_type, action (`created` or `extended`), seconds.
+        commit: None if none was needed.
+        pending: table_key, column, index_type, reason: what can't be built yet.
+    """
 
     built: tuple[dict[str, Any], ...]
     commit: CommitInfo | None
-
-
-def index_name(column: str, index_type: str) -> str:
-    return f"{column}_idx" if index_type == "BTREE" else f"{column}_{index_type.lower()}_idx"
-
-
-def _missing(dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]]) -> list[tuple[str, str, str]]:
-    """(column, index_type, `created` | `extended`) of what isn't there or doesn't cover every row."""
-    with lance_errors("reading the indices"):
-        rows = dataset.count_rows()
-        covered = {i.name: i.num_rows_indexed for i in dataset.describe_indices()}
-    if not rows:
-        return []  # the first write overwrites an empty table, and its indices with it
-    return [
-        (column, kind, "created" if name not in covered else "extended")
-        for column, kind in wanted
-        if covered.get(name := index_name(column, kind), -1) < rows
-    ]
+    pending: tuple[dict[str, Any], ...] = ()
 
 
 def build_indices(
@@ -65,7 +53,7 @@ def build_indices(
     """Create the indices that are missing and extend those that don't cover every row; then publish.
 
     Args:
-        columns: table key → (column, index type: BTREE, BITMAP, INVERTED, NGRAM).
+        columns: table key → (column, index type: BTREE, BITMAP, INVERTED, VECTOR).
 
     Raises:
         ExpectedVersionMismatch: another write kept moving a table; what was built is published by the next write.
@@ -82,13 +70,21 @@ def build_indices(
         if engine.history.find_recovery(branch, name, state.head) is not None:
             name = str(ULID())
         refs: dict[str, TableRef] = {}
+        waiting: list[dict[str, Any]] = []
         for key in columns:
-            if (ref := state.tables.get(key)) is not None and _missing(engine.store.pinned(ref), columns[key]):
+            if (ref := state.tables.get(key)) is None:
+                continue
+            jobs, pending = lacking(engine.store.pinned(ref), columns[key])
+            waiting += [
+                {"table_key": key, "column": p.column, "index_type": p.kind, "reason": p.reason} for p in pending
+            ]
+            if jobs:
                 own = ref.branch == lance_branch(branch)
                 refs[key] = settle_drift(engine, branch, ref) if own else ref
         if not refs:
-            return IndexReport((), None)
-        return _build(engine, branch, columns, refs, state, name, operation_id or name, actor)
+            return IndexReport((), None, tuple(waiting))
+        report = _build(engine, branch, columns, refs, state, name, operation_id or name, actor)
+        return replace(report, pending=tuple(waiting))
 
 
 def _build(
@@ -148,18 +144,17 @@ def _build(
 
 
 def _index_table(key: str, dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    out = []
-    for column, kind, action in _missing(dataset, wanted):
-        began = time.perf_counter()
-        with lance_errors(f"building the {kind} index of {key}.{column}"):
-            if action == "extended":
-                dataset.optimize.optimize_indices(index_names=[index_name(column, kind)])
-            else:
-                dataset.create_scalar_index(column, kind, name=index_name(column, kind))
-        reach(Step.INDEX_BUILT)
-        seconds = round(time.perf_counter() - began, 3)
-        out.append({"table_key": key, "column": column, "index_type": kind, "action": action, "seconds": seconds})
-    return out
+    jobs, _ = lacking(dataset, wanted)
+    return [
+        {
+            "table_key": key,
+            "column": job.column,
+            "index_type": job.kind,
+            "action": job.action,
+            "seconds": round(seconds, 3),
+        }
+        for job, seconds in build(dataset, jobs)
+    ]
 
 
 def _settled_head(engine: Engine, branch: str, ref: TableRef) -> tuple[TableRef, tuple[str | None, int] | None]:

@@ -217,3 +217,32 @@ def test_the_record_of_a_branch_is_a_file(tmp_path: Path) -> None:
         dataset.branches.delete("a/b")
     dataset.branches.delete("c")
     assert not (tmp_path / ref_file("t", "c")).exists()
+
+
+@pytest.mark.parametrize(("kinds", "answers"), [(("BTREE", "NGRAM"), "BTree"), (("NGRAM", "BTREE"), None)])
+def test_of_a_columns_indexes_the_first_alone_answers_conditions(
+    tmp_path: Path, kinds: tuple[str, ...], answers: str | None
+) -> None:
+    """Once this fails, `storage.index_kinds` may give texts an NGRAM beside their BTREE."""
+    dataset = make(tmp_path / "t", rows([f"number {i}" for i in range(500)]))
+    for kind in kinds:
+        dataset.create_scalar_index("id", kind, name=f"id_{kind}")  # type: ignore[arg-type]
+
+    def asked(condition: str) -> str:
+        return str(dataset.scanner(columns=["n"], filter=condition, prefilter=True).explain_plan())
+
+    assert ("ScalarIndexQuery" in asked("id = 'number 7'")) == (answers == "BTree")
+    assert ("ScalarIndexQuery" in asked("contains(id, 'ber 7')")) == (answers is None)
+
+
+@pytest.mark.parametrize(("longest", "answers"), [(1 << 30, True), (None, False)])
+def test_an_inverted_index_with_a_longest_word_leaves_conditions_to_the_btree(
+    tmp_path: Path, longest: int | None, answers: bool
+) -> None:
+    """Why `storage.index_kinds` sets one: without it the INVERTED that was there first would hide the BTREE."""
+    dataset = make(tmp_path / "t", rows([f"number {i}" for i in range(500)]))
+    options: dict[str, Any] = {"stem": False, "remove_stop_words": False, "max_token_length": longest}
+    dataset.create_scalar_index("id", "INVERTED", name="a", **options)
+    dataset.create_scalar_index("id", "BTREE", name="b")
+    plan = dataset.scanner(columns=["n"], filter="id = 'number 7'", prefilter=True).explain_plan()
+    assert ("ScalarIndexQuery" in str(plan)) == answers
