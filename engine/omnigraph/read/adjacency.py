@@ -21,7 +21,7 @@ from omnigraph.read.hashing import IdMap
 from omnigraph.read.settings import read_settings
 from omnigraph.read.tables import TABLES, Readable, TableCache, one_array
 
-__all__ = ["Adjacency", "AdjacencyCache", "Links", "adjacency"]
+__all__ = ["Adjacency", "AdjacencyCache", "Links", "adjacency", "starts"]
 
 Ints = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 
@@ -61,7 +61,7 @@ class Links:
         keep = np.ones(len(owner), dtype=bool)
         keep[1:] = (owner[1:] != owner[:-1]) | (self.neighbour[1:] != self.neighbour[:-1])
         counts = np.bincount(owner[keep], minlength=self.near)
-        return Links(_starts(counts), self.neighbour[keep], self.edge[keep], self.far, parallel=False)
+        return Links(starts(counts), self.neighbour[keep], self.edge[keep], self.far, parallel=False)
 
     @cached_property
     def pairs(self) -> npt.NDArray[np.int64]:
@@ -98,7 +98,7 @@ def _owners(links: Links) -> Ints:
     return np.repeat(np.arange(links.near, dtype=np.int32), np.diff(links.start))
 
 
-def _starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def starts(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     out = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=out[1:])
     return out
@@ -121,7 +121,7 @@ def _links(src: Ints, dst: Ints, edge: Ints, near: int, far: int) -> Links:
     order = by_dst[_grouped(src[by_dst], near)]
     src, dst = src[order], dst[order]
     parallel = bool(((src[1:] == src[:-1]) & (dst[1:] == dst[:-1])).any())
-    return Links(_starts(np.bincount(src, minlength=near)), dst, edge[order], far, parallel)
+    return Links(starts(np.bincount(src, minlength=near)), dst, edge[order], far, parallel)
 
 
 def build(src: Array, dst: Array, sources: IdMap, targets: IdMap, near: int, far: int) -> Adjacency:

@@ -14,7 +14,7 @@ from omnigraph.read.adjacency import adjacency
 from omnigraph.read.datum import Fault
 from omnigraph.read.frame import Context, Frame
 from omnigraph.read.plan import plan
-from omnigraph.read.settings import read_settings
+from omnigraph.read.settings import ReadSettings, read_settings
 from omnigraph.read.tables import TABLES
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def _context(
     params: Mapping[str, Any],
     deadline: float | None = None,
     cancelled: Callable[[], bool] | None = None,
+    settings: ReadSettings | None = None,
 ) -> Context:
     instant = datetime.now(UTC)
     return Context(
@@ -37,7 +38,7 @@ def _context(
         now=instant.replace(microsecond=instant.microsecond // 1000 * 1000),
         tables=TABLES,
         adjacency=adjacency(),
-        settings=read_settings(),
+        settings=settings or read_settings(),
         deadline=deadline,
         cancelled=cancelled,
     )
@@ -50,6 +51,7 @@ def execute(
     *,
     deadline: float | None = None,
     cancelled: Callable[[], bool] | None = None,
+    settings: ReadSettings | None = None,
 ) -> pa.Table:
     """Run a read query.
 
@@ -59,6 +61,7 @@ def execute(
         params: from `bind_params`; a missing one is null.
         deadline: `time.monotonic()` after which the query is given up.
         cancelled: asked between steps; True gives the query up.
+        settings: limits and preferences other than the process's.
 
     Returns:
         Columns as `compiled.columns`: scalars in their Arrow type, DateTime as timestamp[ms, UTC], a whole entity as a
@@ -70,7 +73,7 @@ def execute(
     """
     if compiled.kind != "read":
         raise BadRequest(f"query {compiled.name!r} changes the graph: run it as a mutation")
-    ctx = _context(snapshot, params, deadline, cancelled)
+    ctx = _context(snapshot, params, deadline, cancelled, settings)
     made = plan(compiled, ctx.catalog, snapshot)
     frame = Frame(1)
     try:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.read.adjacency import AdjacencyCache
 from omnigraph.read.compute import Array
+from omnigraph.read.partial import PartialTable
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import Readable, Rows, TableCache
 from omnigraph.schema.catalog import Catalog
@@ -81,6 +82,14 @@ class Context:
     settings: ReadSettings
     deadline: float | None = None
     cancelled: Callable[[], bool] | None = None
+    _partials: dict[str, PartialTable] = field(default_factory=dict)
+
+    def partial(self, table_key: str) -> PartialTable:
+        """The rows of a table that this execution has read by themselves."""
+        found = self._partials.get(table_key)
+        if found is None:
+            found = self._partials[table_key] = PartialTable(table_key, self.snapshot)
+        return found
 
     def check(self) -> None:
         """Raises BadRequest once the query's time is over or its caller is gone."""

@@ -108,6 +108,18 @@ class IdMap:
         at = self.position(text)
         return np.array([at] if at >= 0 else [], dtype=np.int64)
 
+    def matches(self, texts: Array) -> tuple[Ints, Ints]:
+        """(index into `texts`, position) of every row that has one of these ids."""
+        at = self.positions(texts)
+        which = np.flatnonzero(at >= 0)
+        pairs = [(which, at[which])]
+        for first, *twins in self.repeated.values():
+            here = np.flatnonzero(at == first)
+            pairs += [(here, np.full(len(here), twin, dtype=np.int64)) for twin in twins]
+        if len(pairs) == 1:
+            return pairs[0]
+        return np.concatenate([w for w, _ in pairs]), np.concatenate([p for _, p in pairs])
+
     def positions(self, texts: Array) -> Ints:
         """The position of each id (the first of a repeated one), −1 where it isn't there or is null."""
         if not len(self._ids) or not len(texts):

@@ -1,8 +1,13 @@
-"""One hop over one or more edge tables, and which of its edges may be followed."""
+"""One hop over one or more edge tables: which edges leave a node, and which of them may be followed.
+
+Where the edges come from is one of two things with one face (`Neighbours`): adjacency arrays kept in memory, or
+look-ups in the edge table as they are needed (`lookup`). Everything above sees positions and nothing else.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -10,9 +15,9 @@ from omnigraph.read.adjacency import Links
 from omnigraph.read.datum import Evaluate, Longs
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Context, Indices
-from omnigraph.read.tables import TableData
+from omnigraph.read.tables import Rows
 
-__all__ = ["Followed", "HopFilter", "HopWay", "Hops", "neighbours"]
+__all__ = ["Followed", "HopFilter", "HopWay", "Hops", "Neighbours", "Stored", "neighbours"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +27,6 @@ class HopWay:
     edge: str
     direction: str
     ends: tuple[str, str]
-
-    def links(self, ctx: Context) -> Links:
-        return ctx.adjacency.get(ctx.snapshot, self.edge, *self.ends).links(self.direction)
 
     def built(self, ctx: Context) -> bool:
         return ctx.adjacency.has(ctx.snapshot, self.edge, *self.ends)
@@ -65,40 +67,61 @@ def neighbours(links: Links, at: Indices) -> tuple[Longs, Longs]:
     return owner, slot
 
 
+class Neighbours(Protocol):
+    """The edges of one way."""
+
+    def edges(self) -> Rows:
+        """The rows that `Links.edge` points into."""
+        ...
+
+    def at(self, nodes: Indices) -> tuple[Links, Indices]:
+        """Links that have every edge at these nodes, and the place of each node among them."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Hops:
-    """The ways of a hop, opened for one execution. `plain`: the adjacency itself, where there is one unfiltered way."""
+class Stored:
+    """Adjacency in memory. `columns` are those read of the edges."""
 
     ctx: Context
-    links: tuple[Links, ...]
-    tables: tuple[TableData | None, ...]
+    way: HopWay
+    links: Links
+    columns: tuple[str, ...]
+
+    def edges(self) -> Rows:
+        return self.ctx.tables.get(self.ctx.snapshot, self.way.edge).load(self.ctx.snapshot, (*self.columns, "id"))
+
+    def at(self, nodes: Indices) -> tuple[Links, Indices]:
+        return self.links, nodes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hops:
+    """The ways of a hop, opened for one execution.
+
+    Args:
+        near, far: the rows that positions of the two ends point into.
+        size: more than any position of a far end.
+        where: what must be true of an edge that is followed.
+        plain: the adjacency itself, where there is one unfiltered way in memory.
+    """
+
+    ctx: Context
+    near: Rows
+    far: Rows
+    size: int
+    ways: tuple[Neighbours, ...]
     where: HopFilter | None
-
-    @classmethod
-    def open(cls, ctx: Context, ways: tuple[HopWay, ...], where: HopFilter | None) -> Hops:
-        tables: list[TableData | None] = []
-        for way in ways:
-            table = None
-            if where is not None:
-                table = ctx.tables.get(ctx.snapshot, way.edge).load(ctx.snapshot, (*where.columns, "id"))
-            tables.append(table)
-        return cls(ctx, tuple(way.links(ctx) for way in ways), tuple(tables), where)
+    plain: Links | None
 
     @property
-    def plain(self) -> Links | None:
-        return self.links[0] if len(self.links) == 1 and self.where is None else None
+    def dense(self) -> bool:
+        """Whether positions fill their range, so that a bitmap over it is worth its memory."""
+        return self.size <= self.far.rows
 
-    @property
-    def near(self) -> int:
-        return self.links[0].near
-
-    @property
-    def far(self) -> int:
-        return self.links[0].far
-
-    def most(self, at: Indices) -> int:
-        """How many edges the given nodes have."""
-        return sum(int((links.start[at + 1] - links.start[at]).sum()) for links in self.links)
+    def edges(self) -> tuple[Rows, ...]:
+        """The rows of each way's edges."""
+        return tuple(way.edges() for way in self.ways)
 
     def step(self, at: Indices) -> tuple[Longs, Longs]:
         """(index into `at`, far node) of every edge that may be followed; parallel edges may come twice."""
@@ -107,7 +130,7 @@ class Hops:
 
     def follow(self, at: Indices) -> Followed:
         """Every edge that may be followed, in the order of the nodes asked about."""
-        parts = [self._one(number, at) for number in range(len(self.links))]
+        parts = [self._one(number, at) for number in range(len(self.ways))]
         if len(parts) == 1:
             return parts[0]
         whole = Followed(
@@ -119,10 +142,12 @@ class Hops:
         return whole.take(np.argsort(whole.owner, kind="stable"))
 
     def _one(self, number: int, at: Indices) -> Followed:
-        links, table = self.links[number], self.tables[number]
-        owner, slot = neighbours(links, at)
+        links, nodes = self.ways[number].at(at)
+        self.ctx.check_rows(int((links.start[nodes + 1] - links.start[nodes]).sum()), "following edges")
+        owner, slot = neighbours(links, nodes)
         edge = links.edge[slot].astype(np.int64)
-        if self.where is not None and table is not None:
-            keep = rows_where(self.ctx, table, "", self.where.test, edge, may_fail=self.where.may_fail)
+        if self.where is not None:
+            rows = self.ways[number].edges()
+            keep = rows_where(self.ctx, rows, "", self.where.test, edge, may_fail=self.where.may_fail)
             owner, slot, edge = owner[keep], slot[keep], edge[keep]
         return Followed(owner, links.neighbour[slot].astype(np.int64), np.full(len(owner), number), edge)

@@ -41,7 +41,7 @@ from omnigraph.read.steps import FilterStep, KeepStep, Step
 from omnigraph.read.submatch import ROW
 from omnigraph.read.tables import Readable
 from omnigraph.read.types import entity_properties, entity_type
-from omnigraph.read.walk import aggregates_in, all_operators, blocks_in, inner_expressions, properties, variables
+from omnigraph.read.walk import aggregates_in, inner_expressions, properties, variables
 from omnigraph.schema.catalog import Catalog
 
 __all__ = ["Plan", "make_plan", "plan"]
@@ -87,13 +87,6 @@ def _needs(compiled: CompiledQuery, final: Project | Aggregate, catalog: Catalog
     return needs
 
 
-def _joined(operators: Iterable[Operator], results: Iterable[Expr]) -> frozenset[str]:
-    """The variables that stand at a traversal's end."""
-    blocks = [op for expr in results for block in blocks_in(expr) for op in all_operators(block.inner)]
-    ends = (op for op in (*all_operators(operators), *blocks) if isinstance(op, (Expand, Shortest)))
-    return frozenset(v for op in ends for v in (op.source, op.target))
-
-
 def make_plan(compiled: CompiledQuery, catalog: Catalog, snapshot: Readable) -> Plan:
     """Plan a read query; see `plan` for the kept form."""
     match_ops = tuple(op for op in compiled.operators if isinstance(op, _MATCH))
@@ -106,7 +99,7 @@ def make_plan(compiled: CompiledQuery, catalog: Catalog, snapshot: Readable) -> 
     if distinct and isinstance(final, Project):
         final, distinct = Aggregate(final.columns, final.columns), False  # distinct rows are groups of equal ones
     results = _result_expressions(compiled.operators)
-    planner = Planner(catalog, snapshot, _needs(compiled, final, catalog), _joined(match_ops, results))
+    planner = Planner(catalog, snapshot, _needs(compiled, final, catalog))
     steps = planner.level(match_ops, set(), {})
     read = {v for expr in results for v in variables(expr)}
     if order is not None and isinstance(final, Project):
@@ -145,8 +138,7 @@ def _lean(steps: list[Step], last: set[str], *, set_only: bool) -> list[Step]:
         if (
             set_only
             and isinstance(step, ExpandStep)
-            and step.plain
-            and step.low == step.high == 1
+            and step.walk.single
             and not step.bound
             and step.edge_var is None
             and alive <= {step.target}

@@ -27,6 +27,7 @@ from omnigraph.read.show import show
 from omnigraph.read.steps import FilterStep, Step
 from omnigraph.read.submatch import BlockValue
 from omnigraph.read.tables import Readable
+from omnigraph.read.traversal import Traversal
 from omnigraph.read.types import property_names
 from omnigraph.read.walk import may_fail, properties, variables
 from omnigraph.schema.catalog import Catalog, table_key
@@ -50,13 +51,11 @@ class Planner:
 
     Args:
         needs: variable → properties the query reads of it.
-        joined: variables at the end of a traversal somewhere.
     """
 
     catalog: Catalog
     snapshot: Readable
     needs: Mapping[str, set[str]]
-    joined: frozenset[str]
 
     def compiler(self, types: Mapping[str, str]) -> Compiler:
         """Compiles expressions over variables of these types, blocks included."""
@@ -194,7 +193,6 @@ class Planner:
             test=None if where is None else compile_expr(where),
             key=None if key is None else compile_expr(key),
             columns=self._columns(var, table_key("node", node)),
-            joined=var in self.joined,
             text=f"${var}: {node}" + (f" where {show(where)}" if where is not None else ""),
             estimate=_estimated(self, var, node, conditions),
         )
@@ -226,25 +224,27 @@ class Planner:
         return ExpandStep(
             source=op.source,
             target=op.target,
-            ways=ways,
-            near=near,
-            far=far,
-            low=op.min,
-            high=op.max,
+            walk=Traversal(
+                ways=ways,
+                near=near,
+                far=far,
+                low=op.min,
+                high=op.max,
+                where=self._hop_filter(op.hop_where),
+                edge_columns=self._columns(op.edge_var, *(way.edge for way in ways)),
+                far_columns=() if bound else self._columns(op.target, far),
+            ),
             bound=bound,
             edge_var=op.edge_var,
-            hop_where=self._hop_filter(op.hop_where),
             where=None if where is None else compile_expr(where),
             edge_where=None if edge_where is None else compile_expr(edge_where),
-            target_columns=self._columns(op.target, far),
-            edge_columns=self._columns(op.edge_var, *(way.edge for way in ways)),
             text=text,
             estimate=1.0 if bound else self._growth(op, level),
         )
 
     def _path(self, op: Shortest, level: _Level, *, bound: bool) -> bool:
         level.pattern.paths.remove(op)
-        ways, _, far = self._ways(op.ways)
+        ways, near, far = self._ways(op.ways)
         where = conjunction(level.pattern.where.get(op.target, [])) if not bound else None
         text = f"${op.path} = shortest {_arrow(op, None)}" + (f" where {show(where)}" if where is not None else "")
         level.steps.append(
@@ -252,14 +252,18 @@ class Planner:
                 path=op.path,
                 source=op.source,
                 target=op.target,
-                ways=ways,
-                table_key=far,
-                low=op.min,
-                high=op.max,
+                walk=Traversal(
+                    ways=ways,
+                    near=near,
+                    far=far,
+                    low=op.min,
+                    high=op.max,
+                    where=self._hop_filter(op.hop_where),
+                    edge_columns=(),
+                    far_columns=() if bound else self._columns(op.target, far),
+                ),
                 bound=bound,
-                hop_where=self._hop_filter(op.hop_where),
                 where=None if where is None else compile_expr(where),
-                target_columns=self._columns(op.target, far),
                 text=text,
             )
         )

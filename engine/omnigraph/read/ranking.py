@@ -20,11 +20,11 @@ from omnigraph.query.ir import Call, Expr, Lit, Prop
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Datum, Evaluate, Fault, Longs
 from omnigraph.read.env import FrameEnv
-from omnigraph.read.expand import PLACE
+from omnigraph.read.expand import WAY
 from omnigraph.read.expr import compile_expr
 from omnigraph.read.frame import Context, Frame
 from omnigraph.read.search import text_index
-from omnigraph.read.tables import Rows, sort_codes
+from omnigraph.read.tables import ROW_ID, Rows, sort_codes
 from omnigraph.read.tokens import TextIndex, words_of
 
 __all__ = ["Ranking", "bm25_scores", "is_ranking", "make_ranking"]
@@ -170,10 +170,16 @@ class Bm25:
         names = ["id", self.prop.name]
         tables = [ctx.tables.get(ctx.snapshot, key).load(ctx.snapshot, names) for key in rows.table_key.split("|")]
         if len(tables) == 1:
-            places = tables[0].id_map().positions(rows.column("id"))
-            return tables[0], np.where(at < 0, -1, places[at])
+            there = at >= 0
+            places = np.full(len(at), -1, dtype=np.int64)
+            places[there] = tables[0].places(rows.row_ids()[at[there]])
+            return tables[0], places
         whole = pa.concat_arrays([table.column(self.prop.name) for table in tables])
-        places = rows.column(PLACE).to_numpy(zero_copy_only=False)
+        begin = np.cumsum([0, *(table.rows for table in tables[:-1])])
+        way, row_ids = (rows.column(name).to_numpy(zero_copy_only=False) for name in (WAY, ROW_ID))
+        places = np.empty(rows.rows, dtype=np.int64)
+        for number, table in enumerate(tables):
+            places[way == number] = begin[number] + table.places(row_ids[way == number])
         return Rows(rows.table_key, len(whole), {self.prop.name: whole}), np.where(at < 0, -1, places[at])
 
     def value(self, ctx: Context, frame: Frame) -> Datum:

@@ -17,11 +17,12 @@ import pyarrow as pa
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Evaluate, Longs
 from omnigraph.read.env import rows_where
-from omnigraph.read.expand import whole
-from omnigraph.read.frame import Binding, Context, Frame
-from omnigraph.read.hops import Followed, HopFilter, Hops, HopWay
+from omnigraph.read.frame import Binding, Context, Frame, Indices
+from omnigraph.read.hops import Followed, Hops
+from omnigraph.read.met import met_keys
 from omnigraph.read.steps import present
-from omnigraph.read.tables import Rows, TableData, sort_codes
+from omnigraph.read.tables import Rows, sort_codes
+from omnigraph.read.traversal import Traversal
 
 __all__ = ["PATH", "ShortestStep"]
 
@@ -62,8 +63,8 @@ class _Found:
 class _Ids:
     """Where the ids of nodes and of each way's edges are."""
 
-    nodes: TableData
-    edges: tuple[TableData, ...]
+    nodes: Rows
+    edges: tuple[Rows, ...]
 
     def of_edges(self, way: Longs, edge: Longs) -> Array:
         parts = [_NO_TEXT]
@@ -145,29 +146,29 @@ def _pairs_of(owner: Longs, targets: Longs | None, n: int) -> Longs | None:
     return None if targets is None else np.unique(owner * n + targets)
 
 
-def _search(ctx: Context, hops: Hops, ids: _Ids, sources: Longs, high: int, wanted: Longs | None) -> _Search:
+def _search(hops: Hops, ids: _Ids, sources: Longs, high: int, wanted: Longs | None) -> _Search:
     """Breadth first from each source; with `wanted` (source × nodes + node) no farther than the last of those."""
-    n = hops.near
+    n = hops.size
     start: Longs = np.arange(len(sources))
     levels = [_Level(start, sources, _NONE, _NONE, _NONE)]
     loops = _Level(_NONE, _NONE, _NONE, _NONE, _NONE)
-    visited = np.zeros(len(sources) * n, dtype=bool)
-    visited[start * n + sources] = True
+    first = start * n + sources
+    met = met_keys(hops, len(sources), first)
     for distance in range(1, high + 1):
-        ctx.check()
+        hops.ctx.check()
         last = levels[-1]
         found = hops.follow(last.node)
         key = last.owner[found.owner] * n + found.far
         if distance == 1:
             own = np.flatnonzero(found.far == sources[found.owner])
             loops = _level(ids, last, found.take(own), key[own], n)
-        fresh = np.flatnonzero(~visited[key])
+        fresh = np.flatnonzero(~met.has(key))
         if not len(fresh):
             break
         level = _level(ids, last, found.take(fresh), key[fresh], n)
-        visited[level.owner * n + level.node] = True
+        met.add(level.owner * n + level.node)
         levels.append(level)
-        if wanted is not None and visited[wanted].all():
+        if wanted is not None and met.has(wanted).all():
             break
     return _Search(ids, levels, loops)
 
@@ -217,52 +218,48 @@ class ShortestStep:
     path: str
     source: str
     target: str
-    ways: tuple[HopWay, ...]
-    table_key: str
-    low: int
-    high: int
+    walk: Traversal
     bound: bool
-    hop_where: HopFilter | None
     where: Evaluate | None
-    target_columns: tuple[str, ...]
     text: str
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
-        table = ctx.tables.get(ctx.snapshot, self.table_key).load(ctx.snapshot, (*self.target_columns, "id"))
-        edges = tuple(ctx.tables.get(ctx.snapshot, w.edge).load(ctx.snapshot, ["id"]) for w in self.ways)
         frame = present(frame, self.source, *((self.target,) if self.bound else ()))
-        if frame.length:
-            frame = whole(ctx, frame, self.source, self.table_key)
-        if frame.length and self.bound:
-            frame = whole(ctx, frame, self.target, self.table_key)
-        hops = Hops.open(ctx, self.ways, self.hop_where)
-        distinct, back = np.unique(frame.bound[self.source].at, return_inverse=True)
-        size = max(1, ctx.settings.bitmap_bytes // max(1, hops.near))
-        rows, at, nodes, parts = [_NONE], [_NONE], [_NONE], []
+        if frame.length == 0:
+            return self._bind(frame, _NONE, _NONE, ctx.partial(self.walk.far), Binding(_together([]), _NONE))
+        target = self.target if self.bound else None
+        return self.walk.run(ctx, frame, self.source, target, lambda hops, at, to: self._follow(frame, hops, at, to))
+
+    def _follow(self, frame: Frame, hops: Hops, at: Indices, to: Indices | None) -> Frame:
+        ctx, n = hops.ctx, hops.size
+        distinct, back = np.unique(at, return_inverse=True)
+        size = max(1, ctx.settings.bitmap_bytes // max(1, n)) if hops.dense else len(distinct)
+        ids = _Ids(hops.far, hops.edges())
+        rows, paths, nodes, parts = [_NONE], [_NONE], [_NONE], []
         made = 0
         for begin in range(0, len(distinct), size):
             sources = distinct[begin : begin + size].astype(np.int64)
             asked = np.flatnonzero((back >= begin) & (back < begin + size))
             owner = back[asked] - begin
-            targets = frame.bound[self.target].at[asked].astype(np.int64) if self.bound else None
-            search = _search(ctx, hops, _Ids(table, edges), sources, self.high, _pairs_of(owner, targets, hops.near))
-            found = search.found(self.low)
-            if self.where is not None and not self.bound:
-                found = found.take(rows_where(ctx, table, self.target, self.where, found.node))
-            row, pair = _joined(ctx, owner, targets, found, hops.near, len(sources))
+            targets = None if to is None else to[asked].astype(np.int64)
+            search = _search(hops, ids, sources, self.walk.high, _pairs_of(owner, targets, n))
+            found = search.found(self.walk.low)
+            if self.where is not None and to is None:
+                found = found.take(rows_where(ctx, hops.far, self.target, self.where, found.node))
+            row, pair = _joined(ctx, owner, targets, found, n, len(sources))
             used, which = np.unique(pair, return_inverse=True)  # a path that several rows share is made once
             parts.append(search.paths(found.take(used)))
             rows.append(asked[row])
-            at.append(which + made)
+            paths.append(which + made)
             nodes.append(found.node[pair])
             made += len(used)
-        path = Binding(_together(parts), np.concatenate(at))
-        return self._bind(frame, np.concatenate(rows), np.concatenate(nodes), table, path)
+        path = Binding(_together(parts), np.concatenate(paths))
+        return self._bind(frame, np.concatenate(rows), np.concatenate(nodes), hops.far, path)
 
-    def _bind(self, frame: Frame, rows: Longs, nodes: Longs, table: TableData, path: Binding) -> Frame:
+    def _bind(self, frame: Frame, rows: Longs, nodes: Longs, far: Rows, path: Binding) -> Frame:
         out = frame.take(rows)
         if not self.bound:
-            out = out.bind(self.target, Binding(table, nodes))
+            out = out.bind(self.target, Binding(far, nodes))
         return out.bind(self.path, path)
 
     def describe(self, ctx: Context) -> str:

@@ -8,9 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.read.datum import Datum, Longs
-from omnigraph.read.expand import ExpandStep, whole
+from omnigraph.read.expand import ExpandStep
 from omnigraph.read.frame import Binding, Context, Frame
-from omnigraph.read.hops import Hops
 from omnigraph.read.steps import Step
 from omnigraph.read.tables import Rows
 
@@ -44,16 +43,15 @@ def inside(ctx: Context, frame: Frame, inner: tuple[Step, ...], outer: tuple[str
 def degrees(ctx: Context, frame: Frame, inner: tuple[Step, ...], *, distinct: bool) -> Longs | None:
     """The answers where the inside only follows one edge from each row: how many there are at its node."""
     match inner:
-        case (ExpandStep(low=1, bound=False, where=None, edge_where=None, plain=True) as step,):
-            single = step.high == 1
-            if (distinct and not (single and step.edge_var is None)) or frame.bound[step.source].nullable:
+        case (ExpandStep(bound=False, where=None, edge_where=None) as step,) if step.walk.low == 1 and step.walk.plain:
+            source = frame.bound[step.source]
+            if source.nullable or (distinct and not (step.walk.single and step.edge_var is None)):
                 return None
-            frame = whole(ctx, frame, step.source, step.near)
-            plain = Hops.open(ctx, step.ways, None).plain
-            if plain is None:
+            opened = step.walk.stored(ctx, source)
+            if opened is None:
                 return None
-            links = plain.distinct if distinct else plain
-            at = frame.bound[step.source].at
+            links, at = opened
+            links = links.distinct if distinct else links
             return np.asarray(links.start[at + 1] - links.start[at])
     return None
 

@@ -20,17 +20,21 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.errors import Internal
 from omnigraph.read.compute import Array, Chunked, pc, py_buffer
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.settings import read_settings
 from omnigraph.storage.types import TableRef
 
-__all__ = ["TABLES", "Readable", "Rows", "TableCache", "TableData", "list_keys", "one_array", "sort_codes"]
+__all__ = ["ROW_ID", "TABLES", "Readable", "Rows", "TableCache", "TableData", "list_keys", "one_array", "sort_codes"]
 
 Codes = npt.NDArray[np.int32]
 T = TypeVar("T")
 
 TIMESTAMP = pa.timestamp("ms", "UTC")
+
+ROW_ID = "_rowid"
+"""The column that tells a row from all others of its table, whichever version."""
 
 
 class _Sized(Protocol):
@@ -56,6 +60,10 @@ class Readable(Protocol):
         filter: str | pc.Expression | None = None,
         limit: int | None = None,
     ) -> pa.Table: ...
+
+    def take(self, table_key: str, row_ids: npt.NDArray[np.uint64], columns: list[str]) -> pa.Table: ...
+
+    def indexed_rows(self, table_key: str, column: str) -> int: ...
 
     def fingerprint(self, table_key: str) -> Hashable: ...
 
@@ -125,7 +133,7 @@ def list_keys(column: Array) -> Array:
 
 
 class Rows:
-    """Rows with columns by name; positions point into them. Base of a cached table; alone, a few rows read once."""
+    """Rows with columns by name; positions point into them. Base of a cached table and of the rows a query reads."""
 
     whole = False
 
@@ -135,12 +143,20 @@ class Rows:
         self._columns = dict(columns)
         self._derived: dict[tuple[str, str], object] = {}
 
-    @classmethod
-    def of(cls, table_key: str, table: pa.Table) -> Rows:
-        return cls(table_key, table.num_rows, {n: one_array(table.column(n)) for n in table.column_names})
-
     def column(self, name: str) -> Array:
         return self._columns[name]
+
+    def row_ids(self) -> npt.NDArray[np.uint64]:
+        """What the table knows each row by, whatever its position."""
+        raise Internal(f"rows of {self.table_key} made by the query itself")
+
+    def find(self, ids: Array, names: Iterable[str] = ()) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """(index into `ids`, position) of every row that has one of the ids.
+
+        Args:
+            names: columns worth reading along, where rows have to be read.
+        """
+        return self.id_map().matches(ids)
 
     def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
         self._derived[what, name] = value
@@ -191,6 +207,7 @@ class TableData(Rows):
         super().__init__(table_key, rows, {})
         self._cache = cache
         self._lock = threading.Lock()
+        self._row_ids: npt.NDArray[np.uint64] | None = None
         self.nbytes = 0
 
     def has(self, names: Iterable[str]) -> bool:
@@ -203,8 +220,8 @@ class TableData(Rows):
         with self._lock:
             missing = sorted({n for n in names if n not in self._columns})
             if missing:
-                table = snapshot.scan(self.table_key, columns=missing)
-                self.rows = table.num_rows
+                table = snapshot.scan(self.table_key, columns=[*missing, ROW_ID])
+                self._number(table)
                 for name in missing:
                     column = one_array(table.column(name))
                     self._columns[name] = column
@@ -212,9 +229,47 @@ class TableData(Rows):
         self._cache.settle()
         return self
 
+    def _number(self, table: pa.Table) -> None:
+        if self._row_ids is None:
+            self.rows = table.num_rows
+            self._row_ids = table.column(ROW_ID).to_numpy()
+            self.nbytes += self._row_ids.nbytes
+
+    def number(self, table: pa.Table) -> None:
+        """Learn the row ids from a scan of the whole table, if they aren't known."""
+        with self._lock:
+            self._number(table)
+
+    def row_ids(self) -> npt.NDArray[np.uint64]:
+        if self._row_ids is None:
+            raise Internal(f"{self.table_key} is asked for row ids before it was read")
+        return self._row_ids
+
+    def places(self, row_ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """The positions of rows, all of which are here."""
+        known = self.row_ids()
+        order = self.derived("order", ROW_ID, lambda: _ascending(known))
+        spot = np.searchsorted(known, row_ids, sorter=order if len(order) else None)
+        return order[spot] if len(order) else spot
+
+    @property
+    def finds(self) -> bool:
+        """Whether ids lead to positions without making the map first."""
+        return ("map", "id") in self._derived
+
     def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
         self.nbytes += nbytes
         return super()._derive(what, name, value, nbytes)
+
+
+def _ascending(row_ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """The order that sorts them; empty where they ascend as they are."""
+    if bool((row_ids[1:] > row_ids[:-1]).all()):
+        return np.zeros(0, dtype=np.int64)
+    return np.argsort(row_ids)
+
+
+_AGAIN = 500.0
 
 
 class TableCache:
@@ -224,7 +279,7 @@ class TableCache:
         self._limit = limit_bytes
         self._lock = threading.Lock()
         self._tables: OrderedDict[Hashable, TableData] = OrderedDict()
-        self._asked: OrderedDict[Hashable, int] = OrderedDict()
+        self._spent: OrderedDict[Hashable, float] = OrderedDict()
 
     def get(self, snapshot: Readable, table_key: str) -> TableData:
         """The (perhaps still empty) entry of this table at the snapshot's version."""
@@ -237,15 +292,26 @@ class TableCache:
                 self._tables.move_to_end(key)
             return table
 
-    def asked_before(self, snapshot: Readable, table_key: str) -> bool:
-        """Whether a selective question was put to this table version before; this call counts as one."""
-        key = snapshot.fingerprint(table_key)
+    def rather_alone(self, key: Hashable, alone: float, whole: float, *, count: bool = True) -> bool:
+        """Whether to answer a question by itself once more, instead of preparing for all that follow.
+
+        The first question is answered alone; who asks again will go on asking, so what was spent since counts
+        `_AGAIN` times against the preparation.
+
+        Args:
+            key: what would be prepared.
+            alone, whole: microseconds of this answer, and of the preparation.
+            count: whether it is done now, and not only looked at.
+        """
         with self._lock:
-            times = self._asked.get(key, 0)
-            self._asked[key] = times + 1
-            if len(self._asked) > 1024:
-                self._asked.popitem(last=False)
-            return times > 0
+            spent = self._spent.get(key, 0.0)
+            rather = not spent or alone + spent * _AGAIN < whole
+            if count and rather:
+                self._spent[key] = spent + alone
+                self._spent.move_to_end(key)
+                if len(self._spent) > 1024:
+                    self._spent.popitem(last=False)
+            return rather
 
     def settle(self) -> None:
         """Drop what is over the limit; the newest entry stays."""
@@ -264,7 +330,7 @@ class TableCache:
     def clear(self) -> None:
         with self._lock:
             self._tables.clear()
-            self._asked.clear()
+            self._spent.clear()
 
 
 TABLES = TableCache()

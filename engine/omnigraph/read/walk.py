@@ -22,8 +22,6 @@ from omnigraph.query.ir import (
 
 __all__ = [
     "aggregates_in",
-    "all_operators",
-    "blocks_in",
     "conjuncts",
     "has_block",
     "inner_expressions",
@@ -76,23 +74,6 @@ def inner_expressions(operators: Iterable[Operator]) -> Iterator[Expr]:
         for expr in found:
             if expr is not None:
                 yield expr
-
-
-def blocks_in(expr: Expr) -> Iterator[SubMatch]:
-    """The `exists` and `count` blocks of an expression, those inside them not included."""
-    return (e for e in _walk(expr) if isinstance(e, SubMatch))
-
-
-def all_operators(operators: Iterable[Operator]) -> Iterator[Operator]:
-    """The operators of a match and of every block inside it, wherever the block stands."""
-    for op in operators:
-        yield op
-        if isinstance(op, (AntiJoin, Optional)):
-            yield from all_operators(op.inner)
-            continue
-        for expr in inner_expressions((op,)):
-            for block in blocks_in(expr):
-                yield from all_operators(block.inner)
 
 
 def operators_may_fail(operators: Iterable[Operator]) -> bool:

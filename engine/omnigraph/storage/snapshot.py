@@ -112,6 +112,13 @@ class Snapshot:
                 raise BadRequest(f"{table_key} has no column {', '.join(unknown)}", details={"table_key": table_key})
         return dataset.scanner(columns=names, filter=filter, limit=limit, prefilter=True)
 
+    def indexed_rows(self, table_key: str, column: str) -> int:
+        """How many of the table's rows a BTREE index of the column covers; about, where rows went since."""
+        with lance_errors(f"reading the indices of {table_key}"):
+            found = self.dataset(table_key).describe_indices()
+        covered = [i.num_rows_indexed for i in found if list(i.field_names) == [column] and i.index_type == "BTree"]
+        return int(max(covered, default=0))
+
     def fragment_rows(self, table_key: str, numbers: Collection[int], columns: Sequence[str]) -> pa.Table:
         """The rows of some of the table's data fragments, by their numbers."""
         with lance_errors(f"reading {table_key}"):

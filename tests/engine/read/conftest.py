@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from ulid import ULID
 
@@ -38,9 +39,26 @@ class MemorySnapshot:
         return ("memory", self.serial, table_key)
 
     def scan(self, table_key: str, columns: Any = None, filter: Any = None, limit: Any = None) -> pa.Table:
-        self.scans.append((table_key, tuple(columns or ()), filter))
+        """Conditions in SQL are left to the reader, which tests what comes back anyway."""
+        self.scans.append((table_key, tuple(c for c in columns or () if c != "_rowid"), filter))
+        table = self._numbered(table_key)
+        if isinstance(filter, pc.Expression):
+            table = table.filter(filter)
+        return table.select(columns) if columns else table.drop_columns("_rowid")
+
+    def take(self, table_key: str, row_ids: Any, columns: list[str]) -> pa.Table:
+        table = self._numbered(table_key)
+        at = pc.index_in(pa.array(row_ids, pa.uint64()), value_set=table.column("_rowid"))
+        return table.take(at).select(columns)
+
+    def indexed_rows(self, table_key: str, column: str) -> int:
+        return self.data[table_key].num_rows
+
+    def _numbered(self, table_key: str) -> pa.Table:
+        """With row ids that don't ascend."""
         table = self.data[table_key]
-        return table.select(columns) if columns else table
+        row_ids = [i ^ 1 for i in range(table.num_rows)]
+        return table.append_column("_rowid", pa.array(row_ids, pa.uint64()))
 
 
 def table_of(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
