@@ -18,17 +18,17 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 import pyarrow as pa
 
 from omnigraph import read, write
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, Conflict
 from omnigraph.query import bind_params, compile_query
 from omnigraph.query.ir import CompiledQuery, ResultColumn
-from omnigraph.schema import MigrationPlan, compile_schema, ir_of, plan_migration
+from omnigraph.schema import MigrationPlan, compile_schema, plan_migration
 from omnigraph.schema.catalog import Catalog
 from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, SweepReport
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
     from omnigraph.storage import OptimizeReport, RepairReport
-    from omnigraph.write import Diff, LoadResult, MergeResult, MutationResult, Progress
+    from omnigraph.write import Diff, LoadResult, MergeResult, MutationResult, Progress, SchemaResult
     from omnigraph.write.mapping import Mapping as LoadMapping
     from omnigraph.write.sources import Source
 
@@ -170,8 +170,9 @@ class Branches:
 class Schema:
     """The accepted schema of a branch, as `graph.schema`."""
 
-    def __init__(self, repository: Repository) -> None:
+    def __init__(self, repository: Repository, actor: str | None = None) -> None:
         self._repository = repository
+        self._actor = actor
 
     @property
     def source(self) -> str:
@@ -196,12 +197,52 @@ class Schema:
             NotFound: no such branch.
         """
         text, file = _text_and_name(schema, "schema.pg")
+        return _planned(self._repository.snapshot(branch), compile_schema(text, file=file), allow_data_loss)
+
+    def apply(
+        self,
+        schema: str | Path,
+        *,
+        branch: str = "main",
+        allow_data_loss: bool = False,
+        actor: str | None = None,
+        operation_id: str | None = None,
+        expect_plan: str | None = None,
+    ) -> SchemaResult:
+        """Accept another schema, and change the data with it, as one commit. Nothing to do makes no commit.
+
+        Every older commit keeps being read with the schema of its time.
+
+        Args:
+            schema: the desired `.pg` text, or the path of a file with it.
+            branch: the branch to change; other branches must have the same schema already.
+            allow_data_loss: drop for good: the old versions of what is dropped are removed right after the commit.
+            actor: who asks; default is the graph's.
+            operation_id: a ULID; the same one again changes nothing.
+            expect_plan: the digest of the plan the caller saw; any other plan is refused.
+
+        Raises:
+            LanguageError: the schema was refused.
+            BadRequest: the change can't be made (`OG-…` codes), or rows break a new constraint, with their ids.
+            Conflict: the plan isn't the expected one, other branches keep another schema, another schema change is
+                under way, or the branch moved; `retryable` says whether to try again.
+            NotFound: no such branch.
+        """
+        text, file = _text_and_name(schema, "schema.pg")
+        catalog = compile_schema(text, file=file)
         snapshot = self._repository.snapshot(branch)
-        return plan_migration(
-            ir_of(snapshot.catalog),
-            compile_schema(text, file=file),
-            allow_data_loss=allow_data_loss,
-            populated={key for key, table in snapshot.tables.items() if table.row_count},
+        plan = _planned(snapshot, catalog, allow_data_loss)
+        done = self._repository.done_before(branch, operation_id) if operation_id else None
+        if done is not None:
+            return write.SchemaResult(plan, done)
+        if expect_plan is not None and expect_plan != plan.digest:
+            raise Conflict(
+                f"the plan is {plan.digest}, not {expect_plan}: the graph or the schema changed since; plan again",
+                code="plan_changed",
+                details={"expected": expect_plan, "actual": plan.digest, "plan": plan.as_dict()},
+            )
+        return write.apply_schema(
+            self._repository, snapshot, catalog, plan, actor=actor or self._actor, operation_id=operation_id
         )
 
 
@@ -215,7 +256,7 @@ class Graph:
         self.actor = actor
         self.recovered = recovered
         self.branches = Branches(repository, actor)
-        self.schema = Schema(repository)
+        self.schema = Schema(repository, actor)
 
     # ---- opening ---------------------------------------------------------------------------------------------------
 
@@ -580,6 +621,15 @@ class Graph:
         if compiled.kind != "read":
             raise BadRequest(f"query {compiled.name!r} is a mutation: run it with mutate", code="is_mutation")
         return compiled
+
+
+def _planned(snapshot: Snapshot, catalog: Catalog, allow_data_loss: bool) -> MigrationPlan:
+    return plan_migration(
+        snapshot.schema_ir,
+        catalog,
+        allow_data_loss=allow_data_loss,
+        populated={key for key, table in snapshot.tables.items() if table.row_count},
+    )
 
 
 def _is_folder(uri: str) -> bool:

@@ -1,4 +1,4 @@
-"""`schema show` and `schema plan`: the accepted schema, and what another one would do to it."""
+"""`schema show`, `schema plan` and `schema apply`: the accepted schema, what another one would do, and doing it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.exits import FAILURE, UsageError
-from omnigraph.cli.options import At, Branch, Format, GraphUri, parse_at, read_text
+from omnigraph.cli.options import Actor, At, Branch, Format, GraphUri, Quiet, parse_at, read_text
 from omnigraph.cli.output import Output
 
 if TYPE_CHECKING:
     from omnigraph.schema import MigrationPlan
+    from omnigraph.write import SchemaResult
 
 __all__ = ["register"]
 
-_schema = typer.Typer(name="schema", help="Show the schema, and plan its changes.", no_args_is_help=True)
+_schema = typer.Typer(name="schema", help="Show the schema, plan its changes, and make them.", no_args_is_help=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -25,7 +26,7 @@ def register(app: typer.Typer) -> None:
 
 @_schema.callback()
 def _group() -> None:
-    """Show the schema, and plan its changes."""
+    """Show the schema, plan its changes, and make them."""
 
 
 @_schema.command("show")
@@ -84,6 +85,57 @@ def plan(
     Output(format).report(_in_words(made), made.as_dict())
     if not made.supported:
         raise typer.Exit(FAILURE)
+
+
+@_schema.command("apply")
+def apply(
+    graph: GraphUri,
+    desired: Annotated[
+        str, typer.Argument(metavar="NEW.pg", help="The desired schema; - is standard input.", show_default=False)
+    ],
+    plan: Annotated[
+        str | None,
+        typer.Option("--plan", metavar="DIGEST", help="The digest that `schema plan` showed; another plan is refused."),
+    ] = None,
+    branch: Branch = "main",
+    allow_data_loss: Annotated[
+        bool, typer.Option("--allow-data-loss", help="Drop for good: old versions are removed right after.")
+    ] = False,
+    actor: Actor = None,
+    format: Format = "table",
+    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Accept another schema, and change the data with it, as one commit.
+
+    All of it or nothing: what can't be done, and rows that break a new constraint, refuse the whole change. Older
+    commits keep the schema of their time. Other branches must be merged and deleted first.
+
+    \b
+    Examples:
+      omnigraph schema apply graph.omni schema.pg
+      omnigraph schema apply graph.omni schema.pg --plan 5fd1…
+      omnigraph schema apply graph.omni schema.pg --allow-data-loss --json
+    """
+    import omnigraph
+
+    output = Output("json" if json else format, quiet=quiet)
+    text = read_text("-") if desired == "-" else Path(desired)
+    opened = omnigraph.open(graph, actor=actor)
+    done = opened.schema.apply(text, branch=branch, allow_data_loss=allow_data_loss, expect_plan=plan)
+    output.report(_done_in_words(done), done.as_dict())
+    if any(t.action in ("created", "changed", "renamed") for t in done.tables):
+        output.hint(f"omnigraph ensure-indices {graph}")
+
+
+def _done_in_words(done: SchemaResult) -> str:
+    if done.commit is None:
+        return "nothing to do: the graph has this schema already"
+    lines = [_in_words(done.plan)] if done.plan.steps else ["only the text differs: no table changes"]
+    for table in done.tables:
+        was = f", was {table.was}" if table.was else ""
+        lines.append(f"{table.action} {table.table_key}: {table.rows} row{'' if table.rows == 1 else 's'}{was}")
+    return "\n".join([*lines, f"commit {done.commit.id} on {done.commit.branch}"])
 
 
 def _offline(accepted: str, desired: str, allow_data_loss: bool) -> MigrationPlan:

@@ -1,6 +1,7 @@
 """Storage: tables, manifest, commits, branches, sidecars and recovery. The only room that knows Lance."""
 
 from omnigraph.storage.arrow import arrow_type, table_schema
+from omnigraph.storage.evolution import TableEvolution
 from omnigraph.storage.files import working_folder
 from omnigraph.storage.fragments import write_fragments
 from omnigraph.storage.index_kinds import index_coverage
@@ -10,6 +11,7 @@ from omnigraph.storage.optimize import OptimizeReport, TableOptimized
 from omnigraph.storage.remote import scan_table
 from omnigraph.storage.repair import Drift, RepairReport
 from omnigraph.storage.repository import At, Repository
+from omnigraph.storage.schema_apply import SchemaChange
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.sweep import SweepReport
 from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableChange, TableRef, WriterKind
@@ -23,10 +25,12 @@ __all__ = [
     "OptimizeReport",
     "RepairReport",
     "Repository",
+    "SchemaChange",
     "Snapshot",
     "Staging",
     "SweepReport",
     "TableChange",
+    "TableEvolution",
     "TableOptimized",
     "TableRef",
     "WriterKind",

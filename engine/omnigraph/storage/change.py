@@ -21,13 +21,11 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import BadRequest, Internal
 from omnigraph.storage.formats import refuse_unstable
+from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableChange
 
-__all__ = ["INDEX_BELOW_ROWS", "MARK", "apply", "conform", "stage"]
-
-MARK = "omnigraph:sidecar"
-"""Transaction property that names the sidecar of the writer."""
+__all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "stage"]
 
 INDEX_BELOW_ROWS = 20_000
 """Upserts of fewer rows look the keys up in the index; for more a scan is faster and needs no pool memory."""

@@ -10,6 +10,7 @@ from ulid import ULID
 
 from omnigraph.errors import Conflict
 from omnigraph.schema.catalog import Catalog
+from omnigraph.schema.ir import ir_of
 from omnigraph.storage.arrow import table_schema
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.history import ACTORS_SCHEMA, COMMITS_SCHEMA
@@ -42,7 +43,8 @@ def create_graph(engine: Engine, catalog: Catalog, actor: str | None, operation_
     if store.latest_or_none(MANIFEST) is not None:
         return _made_before(engine, operation_id)
     refuse_lossy(store)
-    write_schema(store.files, catalog)
+    ir = ir_of(catalog)
+    write_schema(store.files, catalog, ir)
     reach(Step.CREATE_SCHEMA_WRITTEN)
     commit = CommitInfo(
         id=str(ULID()),
@@ -53,6 +55,7 @@ def create_graph(engine: Engine, catalog: Catalog, actor: str | None, operation_
         actor=actor,
         operation_id=operation_id,
         schema_hash=catalog.hash,
+        schema_ir=ir.identity,
     )
     rows, taken = [], set[str]()
     for key, entity in catalog.by_table_key.items():
@@ -80,7 +83,7 @@ def create_graph(engine: Engine, catalog: Catalog, actor: str | None, operation_
     remember(catalog)
     engine.history.record(commit, MAIN)
     reach(Step.CREATE_COMMIT_RECORDED)
-    write_copies(store.files, catalog)
+    write_copies(store.files, catalog, ir)
     return commit
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import lance
 
-from omnigraph.storage.change import MARK
+from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
 
 __all__ = ["mark_of", "neutral", "neutral_upto", "operation_of"]

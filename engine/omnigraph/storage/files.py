@@ -40,6 +40,7 @@ class Files(Protocol):
     def exists(self, name: str) -> bool: ...
     def list(self, folder: str) -> list[str]: ...
     def copy(self, source: str, target: str) -> None: ...
+    def delete_folder(self, name: str) -> None: ...
 
 
 class LocalFiles:
@@ -80,6 +81,11 @@ class LocalFiles:
                 os.unlink(self.path(name))
             except FileNotFoundError:
                 return
+            sync_directory(os.path.dirname(self.path(name)))
+
+    def delete_folder(self, name: str) -> None:
+        with lance_errors(f"deleting {self.path(name)}"):
+            shutil.rmtree(self.path(name))
             sync_directory(os.path.dirname(self.path(name)))
 
     def copy(self, source: str, target: str) -> None:

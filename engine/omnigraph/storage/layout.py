@@ -8,9 +8,25 @@ from collections.abc import Container
 from omnigraph.errors import BadRequest
 
 __all__ = [
-    "ACTORS", "COMMITS", "MAIN", "MANIFEST", "RECOVERIES", "RECOVERY", "STAGING", "check_branch_name",
-    "check_operation_id", "fnv1a64", "free_location",
-    "is_branch_path", "lance_branch", "quoted", "schema_file", "table_path",
+    "ACTORS",
+    "COMMITS",
+    "MAIN",
+    "MANIFEST",
+    "MARK",
+    "RECOVERIES",
+    "RECOVERY",
+    "SCHEMA_LOCK",
+    "STAGING",
+    "check_branch_name",
+    "check_operation_id",
+    "fnv1a64",
+    "free_location",
+    "ir_file",
+    "is_branch_path",
+    "lance_branch",
+    "quoted",
+    "schema_file",
+    "table_path",
 ]  # fmt: skip
 
 MAIN = "main"
@@ -20,6 +36,9 @@ ACTORS = "_graph_commit_actors.lance"
 RECOVERIES = "_graph_commit_recoveries.lance"
 RECOVERY = "__recovery"
 STAGING = "__staging"
+SCHEMA_LOCK = "__schema_apply_lock__"
+MARK = "omnigraph:sidecar"
+"""Transaction property that names the sidecar of the writer."""
 
 _SEGMENT = re.compile(r"[\w.-]+")
 _OPERATION = re.compile(r"[0-9A-Za-z_-]{1,64}")
@@ -50,6 +69,10 @@ def free_location(table_key: str, taken: Container[str]) -> str:
 
 def schema_file(schema_hash: str) -> str:
     return f"_schemas/{schema_hash}.pg"
+
+
+def ir_file(identity: str) -> str:
+    return f"_schemas/{identity}.ir.json"
 
 
 def lance_branch(branch: str | None) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Internal, NotFound
 from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, migrate
-from omnigraph.storage.layout import MANIFEST, is_branch_path, lance_branch
+from omnigraph.storage.layout import MANIFEST, is_branch_path, lance_branch, table_path
 from omnigraph.storage.lineage import branch_names, parent_of, ref_file
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
@@ -26,7 +26,7 @@ from omnigraph.storage.types import CommitInfo, TableRef
 __all__ = [
     "Manifest", "ManifestState", "head_row", "manifest_schema",
     "manifest_table", "overlay", "pin_of",
-    "registration_row", "state_from_rows", "version_row",
+    "registration_row", "state_from_rows", "tombstone_row", "version_row",
 ]  # fmt: skip
 
 _MAX_U64 = 2**64 - 1
@@ -91,7 +91,7 @@ def version_row(ref: TableRef, dataset_uri: str) -> Row:
         "commit": ref.stamp,
     }
     return _row(
-        f"{ref.table_key}{fork}${ref.version:020}",
+        f"{_named(ref.table_key, ref.location)}{fork}${ref.version:020}",
         "table_version",
         ref.table_key,
         location=ref.location,
@@ -100,6 +100,22 @@ def version_row(ref: TableRef, dataset_uri: str) -> Row:
         table_branch=ref.branch,
         row_count=ref.row_count,
     )
+
+
+def tombstone_row(ref: TableRef) -> Row:
+    """The table is gone from here on, until its key is registered again. `ref` is the last anyone saw of it."""
+    return _row(
+        f"{_named(ref.table_key, ref.location)}$tombstone${ref.version:020}",
+        "table_tombstone",
+        ref.table_key,
+        location=ref.location,
+        table_version=ref.version,
+    )
+
+
+def _named(table_key: str, location: str) -> str:
+    """A key and where its table lies: a type renamed, or dropped and added again, counts its versions anew."""
+    return table_key if location == table_path(table_key) else f"{table_key}[{location}]"
 
 
 def head_row(commit: CommitInfo) -> Row:
@@ -112,6 +128,7 @@ def head_row(commit: CommitInfo) -> Row:
         "actor": commit.actor,
         "operation_id": commit.operation_id,
         "schema_hash": commit.schema_hash,
+        "schema_ir": commit.schema_ir,
         "recovery_kind": commit.recovery_kind,
         **{k: v for k, v in commit.extra.items() if v is not None},
     }
@@ -132,7 +149,17 @@ def _object_path(uri: str) -> str:
 
 def _commit_of(metadata: str, manifest_version: int) -> CommitInfo:
     data = json.loads(metadata)
-    known = {"id", "branch", "parents", "created_at", "actor", "operation_id", "schema_hash", "recovery_kind"}
+    known = {
+        "id",
+        "branch",
+        "parents",
+        "created_at",
+        "actor",
+        "operation_id",
+        "schema_hash",
+        "recovery_kind",
+        "schema_ir",
+    }
     return CommitInfo(
         id=data["id"],
         branch=data["branch"],
@@ -144,6 +171,7 @@ def _commit_of(metadata: str, manifest_version: int) -> CommitInfo:
         schema_hash=data.get("schema_hash"),
         recovery_kind=data.get("recovery_kind"),
         extra={k: v for k, v in data.items() if k not in known},
+        schema_ir=data.get("schema_ir"),
     )
 
 
@@ -355,8 +383,14 @@ class Manifest:
 
 
 def overlay(
-    state: ManifestState, version: int, refs: Sequence[TableRef], locations: Mapping[str, str], head: CommitInfo
+    state: ManifestState,
+    version: int,
+    refs: Sequence[TableRef],
+    locations: Mapping[str, str],
+    gone: Collection[str],
+    head: CommitInfo,
 ) -> ManifestState:
-    """The state right after a publish of ours that followed directly on `state`."""
-    tables = dict(state.tables) | {ref.table_key: ref for ref in refs}
+    """The state right after a publish of ours that followed directly on `state`; `gone` are tombstoned keys."""
+    kept = {key: ref for key, ref in state.tables.items() if key not in gone}
+    tables = kept | {ref.table_key: ref for ref in refs}
     return replace(state, version=version, tables=tables, locations=dict(state.locations) | dict(locations), head=head)

@@ -24,6 +24,7 @@ from omnigraph.storage.manifest import (
     overlay,
     pin_of,
     registration_row,
+    tombstone_row,
     version_row,
 )
 from omnigraph.storage.steps import Step, reach
@@ -49,6 +50,7 @@ class CommitDraft:
     recovery_kind: str | None = None
     merged_parent: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    schema_ir: str | None = None
 
     def after(self, head: CommitInfo, branch: str, version: int) -> CommitInfo:
         now = datetime.now(UTC)
@@ -64,6 +66,7 @@ class CommitDraft:
             schema_hash=self.schema_hash or head.schema_hash,
             recovery_kind=self.recovery_kind,
             extra=self.extra,
+            schema_ir=self.schema_ir or head.schema_ir,
         )
 
 
@@ -104,6 +107,7 @@ def publish(
     already: Callable[[ManifestState], CommitInfo | None],
     check: Callable[[ManifestState], None] | None = None,
     registrations: Mapping[str, str] | None = None,
+    tombstones: Sequence[TableRef] = (),
 ) -> CommitInfo:
     """Publish `refs` as one commit on the branch.
 
@@ -112,13 +116,16 @@ def publish(
         already: finds this very operation in a state that another process published, or None.
         check: one more condition on the state that is published upon; raises to refuse.
         registrations: table key → location of new tables.
+        tombstones: tables that go, as they were last; a key that is among `refs` too only changes its table.
 
     Raises:
         ExpectedVersionMismatch, Conflict: the state moved; nothing was published.
         RowLevelCasContention: other commits won `ATTEMPTS` times.
     """
     registrations = registrations or {}
-    if len({r.table_key for r in refs}) != len(refs):
+    published = {r.table_key for r in refs}
+    gone = [ref for ref in tombstones if ref.table_key not in published]
+    if len(published) != len(refs) or len({ref.table_key for ref in gone}) != len(gone):
         raise Internal("a publish names a table twice")
     refs = [replace(ref, stamp=draft.id) for ref in refs]
     reach(Step.PUBLISH_BEFORE)
@@ -141,6 +148,7 @@ def publish(
         rows = [
             *(registration_row(key, location) for key, location in registrations.items()),
             *(version_row(ref, manifest.store.path(ref.location, ref.branch)) for ref in refs),
+            *(tombstone_row(ref) for ref in gone),
             head_row(commit),
         ]
         merge = (
@@ -165,7 +173,9 @@ def publish(
             continue
         reach(Step.PUBLISH_DONE)
         if dataset.version == state.version + 1:
-            manifest.learn(overlay(state, int(dataset.version), refs, registrations, commit))
+            manifest.learn(
+                overlay(state, int(dataset.version), refs, registrations, {r.table_key for r in gone}, commit)
+            )
         else:  # something that isn't a commit of ours (a compaction) came in between
             commit = manifest.read(branch, dataset).head
         _follow_up(manifest, history, commit, branch, dataset)

@@ -71,10 +71,10 @@ def classify(table: SidecarTable, seen: Observed) -> TableClass:
         return TableClass.NO_MOVEMENT
     if seen.ours is False:
         return TableClass.MOVED_BY_OTHER
-    if seen.head > pinned + 1:
-        return TableClass.UNEXPECTED_MULTISTEP
     if table.expected_version == pinned and table.post_commit_pin == seen.head:
         return TableClass.ROLLED_PAST
+    if seen.head > pinned + 1:
+        return TableClass.UNEXPECTED_MULTISTEP
     return TableClass.UNEXPECTED_AT_P1
 
 
@@ -94,6 +94,7 @@ def decide(
     published: bool,
     tellable: bool,
     still_valid: bool,
+    promotable: bool = True,
 ) -> Decision:
     """Decide over a whole sidecar.
 
@@ -101,6 +102,7 @@ def decide(
         published: history holds the operation.
         tellable: history would hold it if it had been published (a writer of ours).
         still_valid: schema and every pin the write relied on stand as it saw them.
+        promotable: of a schema apply, whether the new schema lies ready to follow the publish.
     """
     found = frozenset(classes.values())
     moved = tuple(sorted(key for key, c in classes.items() if c in MOVED))
@@ -112,6 +114,6 @@ def decide(
         return Decision(Action.ROLL_FORWARD, "RolledForward", moved)  # they change no row, so half of it is as good
     if found == {TableClass.ALREADY_PUBLISHED} and not tellable:
         return Decision(Action.NOTHING, "AlreadyPublished")
-    if found == {TableClass.ROLLED_PAST} and still_valid:
+    if found == {TableClass.ROLLED_PAST} and still_valid and promotable:
         return Decision(Action.ROLL_FORWARD, "RolledForward", moved)
     return Decision(Action.ROLL_BACK, "RolledBack", moved)

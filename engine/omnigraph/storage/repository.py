@@ -22,11 +22,12 @@ from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.indices import IndexReport, build_indices
-from omnigraph.storage.layout import MAIN, MANIFEST, STAGING, lance_branch
+from omnigraph.storage.layout import MAIN, MANIFEST, STAGING, check_operation_id, lance_branch
 from omnigraph.storage.lineage import common_version
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.optimize import Notice, OptimizeReport, optimize
 from omnigraph.storage.repair import Drift, RepairReport, drift_of, repair
+from omnigraph.storage.schema_apply import SchemaChange, apply_schema
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.sweep import SweepReport, sweep
 from omnigraph.storage.takeover import copy_fragments, copyable
@@ -172,6 +173,15 @@ class Repository:
         """The one function every writer ends in; see `omnigraph.storage.commit.commit`."""
         self._writable()
         return commit_staging(self.engine, staging, base.state)
+
+    def done_before(self, branch: str, operation_id: str) -> CommitInfo | None:
+        """The branch's commit of this operation, if it has one already. Raises BadRequest for an unusable id."""
+        return self.engine.history.find_operation(branch, check_operation_id(operation_id), self.head(branch))
+
+    def apply_schema(self, change: SchemaChange, base: Snapshot) -> CommitInfo:
+        """Change a branch's schema; see `omnigraph.storage.schema_apply.apply_schema`."""
+        self._writable()
+        return apply_schema(self.engine, change, base.state)
 
     def adopt_history(self, source: Snapshot, branch: str) -> None:
         """Before a merge: the source's commits become part of the branch's own history table."""

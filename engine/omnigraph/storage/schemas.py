@@ -1,23 +1,46 @@
-"""The accepted schemas under a graph's root and the catalogs compiled from them (01 §1.1, 07 §8)."""
+"""The accepted schemas under a graph's root, and what is compiled from them (01 §1.1, 07 §8).
+
+The authority is the head row: `schema_hash` names the text in `_schemas/{hash}.pg`, `schema_ir` the ids of its types
+and properties in `_schemas/{identity}.ir.json`. One text may come with several ids, because what was dropped and added
+again is something new; so each file is named by its own content. A head of an older graph names no IR: its ids are
+those that the text gives by itself.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import json
 import threading
-from typing import Any
 
 from omnigraph.errors import Internal
 from omnigraph.schema.catalog import Catalog
+from omnigraph.schema.ir import SchemaIR, ir_of
 from omnigraph.storage.files import Files
-from omnigraph.storage.layout import schema_file
+from omnigraph.storage.layout import ir_file, schema_file
 
-__all__ = ["catalog_ir", "copies_current", "load_catalog", "remember", "schema_state", "write_copies", "write_schema"]
+__all__ = [
+    "clear_staged",
+    "copies_current",
+    "load_catalog",
+    "load_ir",
+    "remember",
+    "stage_copies",
+    "staged_copies",
+    "write_copies",
+    "write_schema",
+]
 
 CATALOGS_KEPT = 64
+IRS_KEPT = 64
+STAGED = ".staging"
+_SOURCE, _IR, _STATE = "_schema.pg", "_schema.ir.json", "__schema_state.json"
+
 _catalogs: dict[str, Catalog] = {}
+_irs: dict[str, SchemaIR] = {}
 _lock = threading.Lock()
+
+
+# --- the authority ---------------------------------------------------------------------------------------------------
 
 
 def remember(catalog: Catalog) -> None:
@@ -41,60 +64,95 @@ def load_catalog(files: Files, schema_hash: str) -> Catalog:
     from omnigraph.schema import compile_schema  # the grammar is loaded where it is first needed
 
     name = schema_file(schema_hash)
-    source = files.read(name)
-    if hashlib.sha256(source).hexdigest() != schema_hash:
-        raise Internal(f"{name} was changed after it was accepted: its content has another hash than its name")
-    catalog = compile_schema(source.decode(), file=name)
+    catalog = compile_schema(_read(files, name, schema_hash).decode(), file=name)
     remember(catalog)
     return catalog
 
 
-def catalog_ir(catalog: Catalog) -> str:
-    """The catalog as canonical JSON: keys sorted, the source left out. Types keep their declaration order."""
-    body = {
-        "ir_version": 1,
-        "nodes": [_plain(n) for n in catalog.nodes.values()],
-        "edges": [_plain(e) for e in catalog.edges.values()],
-    }
-    return json.dumps(body, sort_keys=True, indent=1, default=str)
+def load_ir(files: Files, catalog: Catalog, identity: str | None) -> SchemaIR:
+    """The ids of a schema's types and properties.
+
+    Args:
+        catalog: the schema.
+        identity: what the head row names; None: the ids that the text gives by itself.
+
+    Raises:
+        Internal: the kept file doesn't have the hash it is named by.
+        MalformedIR: a newer version of the product wrote it.
+    """
+    key = identity or f"text:{catalog.hash}"
+    with _lock:
+        known = _irs.get(key)
+    if known is None:
+        known = ir_of(catalog) if identity is None else SchemaIR.from_json(_read(files, ir_file(identity), identity))
+        with _lock:
+            _irs[key] = known
+            while len(_irs) > IRS_KEPT:
+                _irs.pop(next(iter(_irs)))
+    return known
 
 
-def _plain(entity: Any) -> dict[str, Any]:
-    fields = {f.name: getattr(entity, f.name) for f in dataclasses.fields(entity)}
-    fields["properties"] = [dataclasses.asdict(p) for p in entity.properties.values()]
-    for name in ("ranges", "checks"):
-        if name in fields:
-            fields[name] = [dataclasses.asdict(v) for v in fields[name]]
-    if "cardinality" in fields:
-        fields["cardinality"] = dataclasses.asdict(fields["cardinality"])
-    return fields
+def _read(files: Files, name: str, digest: str) -> bytes:
+    content = files.read(name)
+    if hashlib.sha256(content).hexdigest() != digest:
+        raise Internal(f"{name} was changed after it was accepted: its content has another hash than its name")
+    return content
 
 
-def schema_state(catalog: Catalog) -> str:
-    ir_hash = hashlib.sha256(catalog_ir(catalog).encode()).hexdigest()
-    state = {"format_version": 1, "schema_hash": catalog.hash, "schema_ir_hash": f"sha256:{ir_hash}"}
-    return json.dumps(state, sort_keys=True, indent=1)
-
-
-def write_schema(files: Files, catalog: Catalog) -> None:
-    """Keep the source by its hash, before anything refers to it."""
+def write_schema(files: Files, catalog: Catalog, ir: SchemaIR | None = None) -> None:
+    """Keep the source by its hash, and the ids by theirs, before anything refers to them."""
     source = catalog.source.encode()
     if hashlib.sha256(source).hexdigest() != catalog.hash:
         raise Internal("the catalog's hash isn't that of its source")
     files.write(schema_file(catalog.hash), source)
+    if ir is not None:
+        files.write(ir_file(ir.identity), ir.to_json().encode())
 
 
-def write_copies(files: Files, catalog: Catalog) -> None:
-    """The copies that people and other tools read. They follow the head row and are derived from it."""
-    files.write("_schema.pg", catalog.source.encode())
-    files.write("_schema.ir.json", catalog_ir(catalog).encode())
-    files.write("__schema_state.json", schema_state(catalog).encode())
+# --- the copies that people and other tools read ----------------------------------------------------------------------
 
 
-def copies_current(files: Files, schema_hash: str) -> bool:
-    """Whether the copies follow this schema. The state file is written last, so it speaks for the others."""
-    if not files.exists("__schema_state.json"):
+def _copies(catalog: Catalog, ir: SchemaIR) -> dict[str, bytes]:
+    """The state comes last, so that it speaks for the others."""
+    state = {"format_version": 2, "schema_hash": catalog.hash, "schema_ir_hash": f"sha256:{ir.identity}"}
+    return {
+        _SOURCE: catalog.source.encode(),
+        _IR: ir.to_json().encode(),
+        _STATE: json.dumps(state, sort_keys=True, indent=1).encode(),
+    }
+
+
+def write_copies(files: Files, catalog: Catalog, ir: SchemaIR) -> None:
+    """They follow main's head row and are derived from it."""
+    for name, content in _copies(catalog, ir).items():
+        files.write(name, content)
+
+
+def copies_current(files: Files, catalog: Catalog, ir: SchemaIR) -> bool:
+    """Whether the copies follow this schema. Those of another maker are left as they are while they do."""
+    if not files.exists(_STATE):
         return False
-    state = json.loads(files.read("__schema_state.json"))
-    # A graph of another maker has no schema_hash in it: its files are left as they are.
-    return isinstance(state, dict) and state.get("schema_hash", schema_hash) == schema_hash
+    state = json.loads(files.read(_STATE))
+    if isinstance(state, dict) and "schema_hash" in state:
+        return bool(state == json.loads(_copies(catalog, ir)[_STATE]))
+    return files.exists(_SOURCE) and hashlib.sha256(files.read(_SOURCE)).hexdigest() == catalog.hash
+
+
+def stage_copies(files: Files, catalog: Catalog, ir: SchemaIR) -> None:
+    """Lay the copies of a schema that is about to be accepted beside the present ones."""
+    for name, content in _copies(catalog, ir).items():
+        files.write(name + STAGED, content)
+
+
+def staged_copies(files: Files, catalog: Catalog, ir: SchemaIR) -> bool:
+    """Whether the copies of just this schema lie there whole."""
+    return all(
+        files.exists(name + STAGED) and files.read(name + STAGED) == content
+        for name, content in _copies(catalog, ir).items()
+    )
+
+
+def clear_staged(files: Files) -> None:
+    """Remove staged copies; the state goes first, so that half of them never looks whole."""
+    for name in (_STATE, _IR, _SOURCE):
+        files.delete(name + STAGED)

@@ -25,7 +25,7 @@ from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import WriterKind
 
-__all__ = ["Held", "Sidecar", "SidecarTable", "Sidecars", "parse", "render"]
+__all__ = ["Held", "SchemaChangeNote", "Sidecar", "SidecarTable", "Sidecars", "parse", "render"]
 
 SCHEMA_VERSION = 1
 
@@ -41,6 +41,24 @@ class SidecarTable:
     post_commit_pin: int
     expected_branch: str | None = None
     table_branch: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChangeNote:
+    """What a schema apply does beside moving tables, so that a sweep can finish it or take it back.
+
+    Args:
+        schema_hash, schema_ir: the schema that is applied, in `_schemas/`.
+        registrations: table key → location, of new tables and of renamed ones.
+        tombstones: table key → the version that is its last.
+        purged: locations whose old versions are removed after the publish.
+    """
+
+    schema_hash: str
+    schema_ir: str
+    registrations: Mapping[str, str] = field(default_factory=dict)
+    tombstones: Mapping[str, int] = field(default_factory=dict)
+    purged: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +81,7 @@ class Sidecar:
     schema_hash: str | None = None
     marked: bool = False
     merge_source: str | None = None
+    schema_change: SchemaChangeNote | None = None
 
     @property
     def file(self) -> str:
@@ -93,6 +112,17 @@ def render(sidecar: Sidecar) -> bytes:
         "marked": sidecar.marked,
         "merge_source_commit_id": sidecar.merge_source,
     }
+    if (note := sidecar.schema_change) is not None:
+        data |= {
+            "desired_schema_hash": note.schema_hash,
+            "desired_schema_ir": note.schema_ir,
+            "additional_registrations": [
+                {"table_key": k, "table_path": p, "table_branch": lance_branch(sidecar.branch)}
+                for k, p in note.registrations.items()
+            ],
+            "tombstones": [{"table_key": k, "tombstone_version": v} for k, v in note.tombstones.items()],
+            "purged_paths": list(note.purged),
+        }
     return json.dumps(data, indent=1).encode()
 
 
@@ -120,6 +150,7 @@ def parse(name: str, data: bytes) -> Sidecar:
             schema_hash=_optional(raw, "schema_hash"),
             marked=bool(raw.get("marked", False)),
             merge_source=_optional(raw, "merge_source_commit_id"),
+            schema_change=_schema_change(raw),
         )
         if len({t.table_key for t in sidecar.tables}) != len(sidecar.tables):
             raise ValueError("a table stands in it twice")
@@ -157,6 +188,18 @@ def _number(raw: Mapping[str, Any], key: str) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise TypeError(f"{key} must be a whole number")
     return value
+
+
+def _schema_change(raw: Mapping[str, Any]) -> SchemaChangeNote | None:
+    if raw.get("desired_schema_hash") is None:  # a schema apply of the origin names files it staged, not a hash
+        return None
+    return SchemaChangeNote(
+        _text(raw, "desired_schema_hash"),
+        _text(raw, "desired_schema_ir"),
+        {_text(r, "table_key"): _text(r, "table_path") for r in raw.get("additional_registrations") or ()},
+        {_text(t, "table_key"): _number(t, "tombstone_version") for t in raw.get("tombstones") or ()},
+        tuple(str(path) for path in raw.get("purged_paths") or ()),
+    )
 
 
 def _pin(raw: Any) -> Pin | None:

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.schema.catalog import Catalog
+from omnigraph.schema.ir import SchemaIR, ir_of
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.manifest import ManifestState
-from omnigraph.storage.schemas import load_catalog
+from omnigraph.storage.schemas import load_catalog, load_ir
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
@@ -57,6 +58,13 @@ class Snapshot:
 
             return catalog_of(self._engine.store, self.state.tables)
         return load_catalog(self._engine.store.files, self.state.head.schema_hash)
+
+    @property
+    def schema_ir(self) -> SchemaIR:
+        """The schema with the ids of its types and properties, which stay the same over renames."""
+        if self.state.head.schema_hash is None:
+            return ir_of(self.catalog)
+        return load_ir(self._engine.store.files, self.catalog, self.state.head.schema_ir)
 
     @property
     def tables(self) -> Mapping[str, TableRef]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph.errors import NotFound
 from omnigraph.storage.files import Files, files_of
-from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.layout import MARK, lance_branch
 from omnigraph.storage.relocate import Moved, is_moved
 from omnigraph.storage.translate import is_missing, lance_errors
 from omnigraph.storage.types import TableRef
@@ -118,8 +118,12 @@ def _removed(ref: TableRef) -> NotFound:
     )
 
 
-def create_dataset(store: Store, location: str, data: pa.Table) -> lance.LanceDataset:
-    """Create a dataset as the engine wants every one: stable row ids, file format 2.2. Fails if it exists (OSError)."""
+def create_dataset(store: Store, location: str, data: pa.Table, *, mark: str | None = None) -> lance.LanceDataset:
+    """Create a dataset as the engine wants every one: stable row ids, file format 2.2. Fails if it exists (OSError).
+
+    Args:
+        mark: the name of the sidecar that makes it, which tells a sweep whose it is.
+    """
     return lance.write_dataset(
         data,
         store.root.join(location),
@@ -128,4 +132,5 @@ def create_dataset(store: Store, location: str, data: pa.Table) -> lance.LanceDa
         data_storage_version="2.2",
         storage_options=dict(store.root.options) or None,
         session=store.session,
+        transaction_properties={MARK: mark} if mark else None,
     )

@@ -18,11 +18,11 @@ from omnigraph.storage.layout import MAIN, STAGING
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.recovery import CHANGES_NO_ROW, Action, Decision, Observed, TableClass, classify, decide
-from omnigraph.storage.schemas import copies_current, load_catalog, write_copies
+from omnigraph.storage.schema_settle import drop_lock, finish, follow_schema, promotable, scrap, to_publish
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
-from omnigraph.storage.types import CommitInfo, TableRef
+from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
 
 __all__ = [
     "RECOVERY_ACTOR",
@@ -98,15 +98,15 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
             log.info("recovered %s: %s", outcome["sidecar"], outcome["outcome"])
     if unreadable is not None:
         raise unreadable
+    if mode == "full":
+        drop_lock(engine)
     return SweepReport(tuple(outcomes), tuple(pending))
 
 
 def follow_head(engine: Engine) -> None:
     """Complete what a creation killed after its manifest left undone: the first commit's row, the schema's copies."""
-    head = engine.manifest.current(MAIN).head
-    engine.history.fill_gap(head, MAIN)
-    if head.schema_hash is not None and not copies_current(engine.store.files, head.schema_hash):
-        write_copies(engine.store.files, load_catalog(engine.store.files, head.schema_hash))
+    engine.history.fill_gap(engine.manifest.current(MAIN).head, MAIN)
+    follow_schema(engine)
 
 
 def _entry(sidecar: Sidecar, **more: Any) -> dict[str, Any]:
@@ -131,6 +131,8 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
     """Settle one sidecar that is held. None: it needs a roll-back that this mode doesn't do."""
     if not engine.manifest.exists(sidecar.branch):
         # Its branch is gone and with it everything it could have published; the name makes the audit row repeatable.
+        if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
+            scrap(engine, sidecar)
         _audit(engine, sidecar, sidecar.name, "OrphanedBranchDiscarded", [])
         held.remove()
         return _entry(sidecar, outcome="OrphanedBranchDiscarded", tables=[])
@@ -151,6 +153,7 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
         published=published is not None,
         tellable=sidecar.marked,
         still_valid=_still_valid(state, sidecar),
+        promotable=sidecar.writer_kind is not WriterKind.SCHEMA_APPLY or promotable(engine, sidecar),
     )
     reach(Step.RECOVERY_CLASSIFIED)
     if decision.action is Action.ABORT:
@@ -212,8 +215,13 @@ def _still_valid(state: ManifestState, sidecar: Sidecar) -> bool:
 
 
 def _roll_forward(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) -> dict[str, Any]:
-    refs, expected = [], _pins(sidecar)
+    refs: list[TableRef] = []
+    expected = _pins(sidecar)
     state = engine.manifest.current(sidecar.branch)
+    if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
+        refs, registrations, gone = to_publish(engine, state, sidecar)
+        commit = _publish(engine, sidecar, "RolledForward", refs, expected | dict(sidecar.reads), registrations, gone)
+        return _finish(engine, held, sidecar, commit, "RolledForward", tables=[ref.table_key for ref in refs])
     for table in sidecar.tables:
         if table.table_key not in decision.tables:
             continue
@@ -267,13 +275,21 @@ def _pins(sidecar: Sidecar) -> dict[str, Pin | None]:
 
 
 def _publish(
-    engine: Engine, sidecar: Sidecar, kind: str, refs: Sequence[TableRef], expected: Mapping[str, Pin | None]
+    engine: Engine,
+    sidecar: Sidecar,
+    kind: str,
+    refs: Sequence[TableRef],
+    expected: Mapping[str, Pin | None],
+    registrations: Mapping[str, str] | None = None,
+    tombstones: Sequence[TableRef] = (),
 ) -> CommitInfo:
+    change = sidecar.schema_change if kind == "RolledForward" else None
     draft = CommitDraft(
         id=str(ULID()),
         actor=RECOVERY_ACTOR,
         operation_id=sidecar.operation_id,
-        schema_hash=None,
+        schema_hash=change.schema_hash if change else None,
+        schema_ir=change.schema_ir if change else None,
         recovery_kind=kind,
         merged_parent=sidecar.merge_source if kind == "RolledForward" else None,
         extra={"recovered_sidecar": sidecar.name, "recovered_actor": sidecar.actor_id},
@@ -286,6 +302,8 @@ def _publish(
         refs,
         expected=expected,
         already=lambda state: engine.history.find_recovery(sidecar.branch, sidecar.name, state.head),
+        registrations=registrations,
+        tombstones=tombstones,
     )
     reach(Step.RECOVERY_PUBLISHED)
     return commit
@@ -302,6 +320,8 @@ def _finish(
 ) -> dict[str, Any]:
     # The head row may be all there is of the newest commit: its writer died before history's row.
     engine.history.fill_gap(engine.manifest.current(sidecar.branch).head, sidecar.branch)
+    if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
+        (finish if kind == "RolledForward" else scrap)(engine, sidecar)
     _audit(engine, sidecar, commit.id, kind, list(tables))
     reach(Step.RECOVERY_AUDITED)
     held.remove()

@@ -87,7 +87,11 @@ class Staging:
 
 @dataclass(frozen=True, slots=True)
 class CommitInfo:
-    """One graph commit. `parents`: none for the first, two for a merge. Times are UTC."""
+    """One graph commit. `parents`: none for the first, two for a merge. Times are UTC.
+
+    `schema_ir` is the identity of the schema's IR, known of a branch's head alone; None where the ids of types and
+    properties are those that the schema's text gives by itself.
+    """
 
     id: str
     branch: str  # `main` or the branch it was made on
@@ -99,6 +103,7 @@ class CommitInfo:
     schema_hash: str | None = None
     recovery_kind: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    schema_ir: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

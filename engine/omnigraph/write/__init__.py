@@ -12,12 +12,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from omnigraph.write.diffing import Diff
+    from omnigraph.write.evolving import SchemaResult, TableOutcome, apply_schema
     from omnigraph.write.exporter import export
     from omnigraph.write.loader import LoadResult, Progress, load
     from omnigraph.write.merging import MergeResult, merge
     from omnigraph.write.mutation import MutationResult, mutate
 
-__all__ = ["Diff", "LoadResult", "MergeResult", "MutationResult", "Progress", "export", "load", "merge", "mutate"]
+__all__ = [
+    "Diff",
+    "LoadResult",
+    "MergeResult",
+    "MutationResult",
+    "Progress",
+    "SchemaResult",
+    "TableOutcome",
+    "apply_schema",
+    "export",
+    "load",
+    "merge",
+    "mutate",
+]
 
 _HOME = {
     "Diff": "diffing",
@@ -25,6 +39,9 @@ _HOME = {
     "MergeResult": "merging",
     "MutationResult": "mutation",
     "Progress": "loader",
+    "SchemaResult": "evolving",
+    "TableOutcome": "evolving",
+    "apply_schema": "evolving",
     "export": "exporter",
     "load": "loader",
     "merge": "merging",

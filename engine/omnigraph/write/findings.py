@@ -52,9 +52,14 @@ class BadRecord:
 
 
 class Findings:
-    """Collects bad records. Picklable, so that tasks elsewhere can send theirs; `merge` is order-free."""
+    """Collects bad records. Picklable, so that tasks elsewhere can send theirs; `merge` is order-free.
 
-    def __init__(self) -> None:
+    Args:
+        kept: how many are kept with their place; the rest is counted.
+    """
+
+    def __init__(self, kept: int = SHOWN) -> None:
+        self.kept = kept
         self.counts: Counter[str] = Counter()
         self.shown: list[BadRecord] = []
 
@@ -84,7 +89,7 @@ class Findings:
         if len(hits) == 0:
             return 0
         self.counts[kind] += len(hits)
-        some = rows.take(hits[:SHOWN]).to_pylist()
+        some = rows.take(hits[: self.kept]).to_pylist()
         self._show(
             BadRecord(kind, message(row), table_key, row.get("id"), property, row.get(FILE), row.get(ROW))
             for row in some
@@ -97,9 +102,9 @@ class Findings:
 
     def _show(self, records: Iterable[BadRecord]) -> None:
         self.shown.extend(records)
-        if len(self.shown) > SHOWN:
+        if len(self.shown) > self.kept:
             self.shown.sort(key=_place)
-            del self.shown[SHOWN:]
+            del self.shown[self.kept :]
 
     def refuse(self, locate: Callable[[int, int], str] | None = None, *, what: str = "record") -> None:
         """Raises BadRequest when there is anything to report.

@@ -121,7 +121,7 @@ def merge(
     base = repository.merge_base(ours, theirs)
     if base.head.id == theirs.head.id:
         return MergeResult("already_up_to_date", None, base.head.id, theirs.head.id)
-    if ours.schema_hash != theirs.schema_hash:
+    if ours.schema_hash != theirs.schema_hash and ours.schema_ir.identity != theirs.schema_ir.identity:
         raise Conflict(
             f"{source!r} and {target!r} have different schemas, so their rows can't be merged",
             code="schema_mismatch",

@@ -11,7 +11,8 @@ import pytest
 from lance.commit import CommitConflictError
 from lance.fragment import write_fragments
 
-from omnigraph.storage.change import MARK, apply, stage
+from omnigraph.storage.change import apply, stage
+from omnigraph.storage.layout import MARK
 from omnigraph.storage.types import TableChange
 
 SCHEMA = pa.schema([pa.field("id", pa.string(), nullable=False), pa.field("n", pa.int64())])
