@@ -463,6 +463,7 @@ class Graph:
         expect_head: str | None = None,
         actor: str | None = None,
         operation_id: str | None = None,
+        embed: Literal["now", "later"] | None = None,
     ) -> MutationResult:
         """Run a mutation as one commit.
 
@@ -474,6 +475,7 @@ class Graph:
             expect_head: the head commit the caller saw; anything newer refuses the mutation.
             actor: who asks; default is the graph's.
             operation_id: a ULID; the same one again changes nothing.
+            embed: whether vectors that `@embed` makes from new texts are made `now` or `later`; see `load`.
 
         Raises:
             LanguageError: the query was refused.
@@ -491,6 +493,7 @@ class Graph:
             actor=actor or self.actor,
             operation_id=operation_id,
             expect_head=expect_head,
+            embed=embed,
         )
 
     def load(
@@ -505,6 +508,7 @@ class Graph:
         actor: str | None = None,
         operation_id: str | None = None,
         progress: Callable[[Progress], None] | None = None,
+        embed: Literal["now", "later"] | None = None,
     ) -> LoadResult:
         """Load records as one commit. Nothing is visible if one record is bad.
 
@@ -519,11 +523,14 @@ class Graph:
             actor: who asks; default is the graph's.
             operation_id: a ULID; the same one again changes nothing.
             progress: called now and then with what is done so far.
+            embed: whether vectors that `@embed` makes, and records omit, are made `now` or `later` by `embed`; default
+                is `OMNIGRAPH_EMBED_WRITES`, else `now`. Without an embedding provider they wait in any case.
 
         Raises:
             BadRequest: bad sources, mapping or records, with place, counts and the first twenty.
             NotFound: the branch is missing and `from_` isn't given.
             Conflict: another write won; `retryable` says whether to try again.
+            Unavailable: the embedding provider gives no vectors.
         """
         return write.load(
             self._repository,
@@ -536,6 +543,7 @@ class Graph:
             actor=actor or self.actor,
             operation_id=operation_id,
             progress=progress,
+            embed=embed,
         )
 
     # ---- maintenance -----------------------------------------------------------------------------------------------

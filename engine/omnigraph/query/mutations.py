@@ -145,7 +145,7 @@ def _complete(
     needed = [
         p.name
         for p in type_.properties.values()
-        if not p.type.nullable and not p.has_default and _embed_source(p) not in given
+        if not p.type.nullable and not p.has_default and not _made_from(p, type_, given)
     ]
     missing = [f"`{word}:`, the key of a {node}" for word, node in ends.items() if word not in given]
     missing += [f"`{name}`" for name in needed if name not in given]
@@ -153,10 +153,12 @@ def _complete(
         scope.refuse(Refused("T12", f"{type_.name} needs {', '.join(missing)}", node.type.place))
 
 
-def _embed_source(prop: Property) -> str | None:
-    """The property whose text an `@embed` turns into this one."""
-    given = dict(prop.annotations).get("embed")
-    return given[0] if isinstance(given, tuple) else given
+def _made_from(prop: Property, type_: NodeType | EdgeType, given: Mapping[str, object]) -> bool:
+    """Whether an `@embed` makes the property from a text that is there."""
+    if prop.embed is None:
+        return False
+    source = type_.properties.get(prop.embed.source)
+    return prop.embed.source in given or (source is not None and source.has_default)
 
 
 def _endpoint(assignment: ast.Assignment, node: NodeType, scope: Scope) -> Expr:

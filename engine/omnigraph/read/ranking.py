@@ -23,6 +23,7 @@ from omnigraph.read.env import FrameEnv
 from omnigraph.read.expand import WAY
 from omnigraph.read.expr import compile_expr
 from omnigraph.read.frame import Context, Frame
+from omnigraph.read.question import question_vector
 from omnigraph.read.search import text_index
 from omnigraph.read.tables import ROW_ID, Rows, sort_codes
 from omnigraph.read.tokens import TextIndex, words_of
@@ -108,11 +109,7 @@ class Nearest:
         if found is None:
             return None
         if isinstance(found, str):
-            raise Fault(
-                f"nearest(${self.prop.var}.{self.prop.name}, …) is asked with a text, and no embedding provider is set "
-                "up: give the vector itself as a parameter",
-                code="no_embedder",
-            )
+            return question_vector(ctx, frame.bound[self.prop.var].rows.table_key, self.prop, found)
         query = np.asarray(found, dtype=np.float64)
         if len(query) != self.prop.type.dim:
             raise Fault(f"nearest: {len(query)} numbers, and the vectors have {self.prop.type.dim}", code="bad_value")

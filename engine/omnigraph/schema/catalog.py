@@ -18,6 +18,7 @@ __all__ = [
     "Catalog",
     "Check",
     "EdgeType",
+    "Embed",
     "InterfaceType",
     "NodeType",
     "Property",
@@ -61,12 +62,29 @@ class Type:
 
 
 @dataclass(frozen=True, slots=True)
+class Embed:
+    """`@embed("source", model="…")`: the vector is made from that text property, with that model."""
+
+    source: str
+    model: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Property:
     name: str
     type: Type
     has_default: bool = False
     default: Any = None  # the literal of @default as its Python value
     annotations: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def embed(self) -> Embed | None:
+        """How the vector is made, where the schema says so."""
+        given = dict(self.annotations).get("embed")
+        if given is None:
+            return None
+        source, *more = given if isinstance(given, tuple) else (given,)
+        return Embed(source, dict(more).get("model"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,8 +92,11 @@ def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, ex
         missing = pc.is_null(column)
         if excused is not None:
             missing = pc.and_(missing, pc.invert(excused))
+        made = (
+            f": give it, or a text in {prop.embed.source} and an embedding provider" if prop.embed is not None else ""
+        )
         findings.add_rows(
-            "required", key, rows, missing, lambda row: f"{name} is required and has no value", property=name
+            "required", key, rows, missing, lambda row: f"{name} is required and has no value{made}", property=name
         )
     if kind.base == "Enum":
         allowed = ", ".join(kind.enum)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from ulid import ULID
@@ -31,12 +31,25 @@ from omnigraph.storage.arrow import table_schema
 from omnigraph.write import constraints
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed, refuse_repeated
+from omnigraph.write.embedding import (
+    EmbedWhen,
+    check_models,
+    fill,
+    follow_texts,
+    made_vectors,
+    provider,
+    unfilled,
+    with_wanted,
+)
 from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.merge_rows import fold_repeats, merge_rows
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import Source, plan_sources
 from omnigraph.write.spool import Spool
+
+if TYPE_CHECKING:
+    from omnigraph.embed import Embedder
 
 __all__ = [
     "FRAGMENT_ROWS",
@@ -46,6 +59,7 @@ __all__ = [
     "Progress",
     "change_of",
     "done_before",
+    "fill_vectors",
     "judge",
     "load",
     "reads_of",
@@ -74,6 +88,8 @@ class LoadResult:
     branch: str
     branch_created: bool = False
     operation_id: str = ""
+    vectors: int = 0  # made by an embedding provider
+    unfilled: tuple[tuple[str, int], ...] = ()  # (type.property, rows with a text and no vector): `Graph.embed` fills
 
     @property
     def rows(self) -> int:
@@ -104,6 +120,7 @@ def load(
     operation_id: str | None = None,
     expect_head: str | None = None,
     progress: Callable[[Progress], None] | None = None,
+    embed: EmbedWhen | None = None,
 ) -> LoadResult:
     """Loads records, all or none.
 
@@ -114,9 +131,11 @@ def load(
         from_: the branch to fork a missing `branch` from.
         mapping: how columns become properties; needed for Parquet, CSV and Arrow files.
         operation_id: ULID of the write; the same id again changes nothing.
+        embed: when the vectors that `@embed` makes and records omit are made; default `OMNIGRAPH_EMBED_WRITES`.
 
     Raises:
         BadRequest: bad sources, mapping or records; `details` has counts by kind and the first twenty.
+        Unavailable: the embedding provider gives no vectors.
         NotFound: the branch is missing and `from_` isn't given.
         Conflict: the branch moved meanwhile.
     """
@@ -132,8 +151,10 @@ def load(
         if done is not None:
             return LoadResult((), done, branch, operation_id=operation)
     findings = Findings()
-    reading = Reading(base.catalog, operation, merge=mode == "merge", findings=findings)
-    with plan_sources(source, mapping, base.catalog, format=format) as plan, Spool() as spool:
+    embedder = provider(embed, base.catalog.by_table_key.values())
+    fills = embedder is not None
+    reading = Reading(base.catalog, operation, merge=mode == "merge", fills=fills, findings=findings)
+    with plan_sources(source, mapping, base.catalog, format=format) as plan, Spool() as spool, Spool() as filled:
         rows = done_bytes = 0
         generated: dict[str, bool] = {}
         for file in plan.files:
@@ -152,10 +173,12 @@ def load(
             if e.table_key in spool
         }
         if not (findings and mode == "merge"):  # a merged row is made of good values only
-            judge(base, loaded, mode, findings)
+            judge(base, loaded, mode, findings, fills=fills)
         findings.refuse(plan.locate)
         if not loaded:
             return LoadResult((), None, branch, operation_id=operation)
+        made = fill_vectors(loaded, embedder, filled, findings) if embedder is not None else 0
+        findings.refuse(plan.locate)
         with _forked(repository, branch, base, actor) if missing else nullcontext(base) as base:
             changes = tuple(change_of(repository, base, item, mode) for item in loaded.values())
             staging = Staging(
@@ -168,7 +191,24 @@ def load(
                 expect_head=expect_head,
             )
             commit = repository.commit(staging, base)
-    return LoadResult(tuple((k, item.read) for k, item in loaded.items()), commit, branch, missing, operation)
+        lacking = tuple(
+            (f"{item.entity.name}.{prop.name}", n)
+            for item in loaded.values()
+            for prop, n in unfilled(item.entity, item.rows)
+        )
+    tables = tuple((k, item.read) for k, item in loaded.items())
+    return LoadResult(tables, commit, branch, missing, operation, made, lacking)
+
+
+def fill_vectors(loaded: dict[str, Loaded], embedder: Embedder, spool: Spool, findings: Findings) -> int:
+    """Makes the vectors that judged rows lack; how many. After all judging, since each costs time and money."""
+    check_models([item.entity for item in loaded.values()], embedder)
+    total = 0
+    for item in loaded.values():
+        if made_vectors(item.entity):
+            item.rows, made = fill(item.entity, item.rows, embedder, spool, findings)
+            total += made
+    return total
 
 
 @contextmanager
@@ -223,13 +263,17 @@ def _edges_at(catalog: Catalog, table_keys: Iterable[str]) -> frozenset[str]:
 # ---- judging the whole -----------------------------------------------------------------------------------------------
 
 
-def judge(base: Snapshot, loaded: dict[str, Loaded], mode: Mode, findings: Findings) -> None:
-    """Constraints over the state as it would be; in a merge it first completes the rows from what is committed."""
+def judge(base: Snapshot, loaded: dict[str, Loaded], mode: Mode, findings: Findings, *, fills: bool = False) -> None:
+    """Constraints over the state as it would be; in a merge it first completes the rows from what is committed.
+
+    Args:
+        fills: vectors that `@embed` makes are made afterwards, and so aren't missing.
+    """
     committed = Committed(base, replaced=frozenset(loaded) if mode == "overwrite" else frozenset())
     for item in loaded.values():
         committed.check_keys(item.entity)
         if mode == "merge":
-            _merge(committed, item, findings)
+            _merge(committed, item, findings, fills)
         else:
             _distinct(committed, item, findings)
         for parts in item.entity.uniques:
@@ -250,14 +294,15 @@ def _distinct(committed: Committed, item: Loaded, findings: Findings) -> None:
     constraints.check_existing_ids(item.entity, item.rows, present, findings)
 
 
-def _merge(committed: Committed, item: Loaded, findings: Findings) -> None:
-    item.rows = fold_repeats(item.entity, item.rows)
+def _merge(committed: Committed, item: Loaded, findings: Findings, fills: bool) -> None:
+    item.rows = given = fold_repeats(item.entity, item.rows)
     old = committed.rows(item.entity.table_key, item.rows.column("id")) if not item.generated else None
     if old is not None:
         refuse_repeated(item.entity, old.column("id"))
     item.rows = merge_rows(item.entity, item.rows, old)
-    constraints.check_values(item.entity, item.rows, findings)
-    item.known = old
+    item.rows, wanted = follow_texts(item.entity, item.rows, given, old)
+    constraints.check_values(item.entity, item.rows, findings, excused=wanted if fills else None)
+    item.rows, item.known = with_wanted(item.rows, wanted), old
 
 
 def _unique(committed: Committed, item: Loaded, parts: tuple[str, ...], findings: Findings) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.read.compute import Array, Chunked, pc
-from omnigraph.schema.catalog import EdgeType, NodeType
+from omnigraph.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import duplicates
+from omnigraph.write.embedding import made_vectors
 from omnigraph.write.findings import OMITTED
 from omnigraph.write.rows import default_column
 
@@ -25,6 +29,7 @@ def fold_repeats(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
     last = np.full(count, -1)
     np.maximum.at(last, codes, position)
     columns: dict[str, Array | Chunked] = {}
+    picks: dict[str, npt.NDArray[np.int64]] = {}
     for name in rows.schema.names:
         mask = OMITTED + name
         if mask in rows.schema.names:
@@ -33,9 +38,35 @@ def fold_repeats(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
             np.maximum.at(pick, codes[given], position[given])
             columns[mask] = pa.array(pick < 0)
             columns[name] = rows.column(name).take(np.where(pick < 0, last, pick))
+            picks[name] = pick
         elif not name.startswith(OMITTED):
             columns[name] = rows.column(name).take(pa.array(last))
+    for prop in made_vectors(entity):
+        _forget_outdated(prop, rows, picks, columns)
     return pa.table([columns[name] for name in rows.schema.names], schema=rows.schema)
+
+
+def _forget_outdated(
+    prop: Property,
+    rows: pa.Table,
+    picks: Mapping[str, npt.NDArray[np.int64]],
+    columns: dict[str, Array | Chunked],
+) -> None:
+    """A vector whose text a later record of the id changed counts as omitted."""
+    assert prop.embed is not None
+    source, vector = prop.embed.source, picks.get(prop.name)
+    text = picks.get(source)
+    if vector is None or text is None:
+        return
+    later = np.flatnonzero((vector >= 0) & (text > vector))
+    if len(later) == 0:
+        return
+    texts = one_chunk(rows.column(source))
+    then, now = texts.take(pa.array(vector[later])), texts.take(pa.array(text[later]))
+    outdated = later[~np.asarray(pc.fill_null(pc.equal(then, now), False))]
+    omitted = np.asarray(columns[OMITTED + prop.name]).copy()
+    omitted[outdated] = True
+    columns[OMITTED + prop.name] = pa.array(omitted)
 
 
 def merge_rows(entity: NodeType | EdgeType, rows: pa.Table, old: pa.Table | None) -> pa.Table:

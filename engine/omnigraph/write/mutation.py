@@ -33,6 +33,15 @@ from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
 from omnigraph.write import constraints
 from omnigraph.write.columns import cast_column, one_chunk
 from omnigraph.write.committed import refuse_repeated
+from omnigraph.write.embedding import (
+    EmbedWhen,
+    Retold,
+    check_models,
+    fill_table,
+    follow_texts,
+    provider,
+    with_wanted,
+)
 from omnigraph.write.findings import BadRecord, Findings
 from omnigraph.write.keys import hashed_ids, render_key
 from omnigraph.write.loader import done_before
@@ -61,16 +70,19 @@ def mutate(
     actor: str | None = None,
     operation_id: str | None = None,
     expect_head: str | None = None,
+    embed: EmbedWhen | None = None,
 ) -> MutationResult:
     """Runs a mutation, all of it or nothing.
 
     Args:
         params: bound parameters (`bind_params`).
         expect_head: refuse when the branch's head is another commit by now.
+        embed: when the vectors of new texts are made; default `OMNIGRAPH_EMBED_WRITES`.
 
     Raises:
         BadRequest: a value, an endpoint or a constraint; `details` names each.
         Conflict: the branch moved meanwhile.
+        Unavailable: the embedding provider gives no vectors.
     """
     if compiled.kind != "mutation":
         raise BadRequest(f"query {compiled.name!r} reads: run it as a query, not as a mutation")
@@ -86,6 +98,7 @@ def mutate(
             run.statement(number, statement)
     except Fault as fault:
         raise fault.of(compiled.name) from None
+    _make_vectors(run, embed)
     _judge(run)
     run.findings.refuse(what="row")
     entities = snapshot.catalog.by_table_key.values()
@@ -116,6 +129,7 @@ class _Run:
         self.findings = Findings()
         self.nodes = self.edges = 0
         self.reads: set[str] = set()
+        self.retold = Retold()
 
     def statement(self, number: int, statement: Statement) -> None:
         if isinstance(statement, InsertNode):
@@ -159,8 +173,11 @@ class _Run:
             self.findings.add(BadRecord("type", message, entity.table_key, property=prop.name))
         return cast.column if len(column) == n else cast.column.take(pa.array(np.zeros(n, dtype=np.int64)))
 
-    def _assign(self, entity: NodeType | EdgeType, rows: pa.Table, values: Sequence[tuple[str, Expr]]) -> pa.Table:
+    def _assign(
+        self, entity: NodeType | EdgeType, rows: pa.Table, values: Sequence[tuple[str, Expr]], *, fresh: bool = False
+    ) -> pa.Table:
         """The rows with new values, all of them computed from the rows as they were."""
+        self.retold.assigned(entity, one_chunk(rows.column("id")), {name for name, _ in values}, fresh=fresh)
         before = StoredRows(rows, self.params, self.now)
         for name, expr in values:
             column = self._column(entity, entity.properties[name], expr, before, rows.num_rows)
@@ -226,7 +243,7 @@ class _Run:
         own = {"id": ids, **ends} | {p.name: default_column(p, 1) for p in entity.properties.values()}
         schema = loose_schema(entity)
         fresh = pa.table([own[name] for name in schema.names], schema=schema)
-        self.staging.put(entity, self._assign(entity, fresh, values))
+        self.staging.put(entity, self._assign(entity, fresh, values, fresh=True))
 
     def _update(self, statement: UpdateNode) -> None:
         node = self.catalog.nodes[statement.node]
@@ -265,6 +282,22 @@ class _Run:
                 test = compile_expr(condition)(StoredRows(rows, self.params, self.now))
                 rows = rows.filter(pa.array(as_mask(test, rows.num_rows)))
         return rows
+
+
+def _make_vectors(run: _Run, embed: EmbedWhen | None) -> None:
+    """The vectors of texts that changed: made now, or gone until they are made."""
+    entities = [e for e in run.catalog.by_table_key.values() if e.table_key in run.retold]
+    embedder = provider(embed, entities)
+    if embedder is not None:
+        check_models(entities, embedder)
+    for entity in entities:
+        rows = run.staging.pending(entity)
+        old = run.staging.committed.rows(entity.table_key, rows.column("id"))
+        refuse_repeated(entity, old.column("id"))
+        rows, wanted = follow_texts(entity, rows, run.retold.given(entity, rows), old)
+        if embedder is not None:
+            rows, _ = fill_table(entity, with_wanted(rows, wanted), embedder, run.findings)
+        run.staging.put(entity, rows)
 
 
 def _judge(run: _Run) -> None:

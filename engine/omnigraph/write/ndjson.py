@@ -292,7 +292,8 @@ def _from_columns(
     for prop in entity.properties.values():
         column = parts[prop.name]
         omitted = None
-        if column.null_count and (prop.has_default or reading.merge) and prop.name not in entity.key:
+        asked = prop.has_default or reading.merge or (reading.fills and prop.embed is not None)
+        if column.null_count and asked and prop.name not in entity.key:
             # JSON null is a value (it clears), an absent name is not. Quotes inside texts are escaped, so a quoted name
             # before a colon is a name.
             null = pc.match_substring_regex(lines.text.cast(pa.binary()), f'"{prop.name}"\\s*:\\s*null')

@@ -1,7 +1,8 @@
 """From a source's columns to rows of a table: casts, defaults, ids, endpoints, value constraints. Columnar.
 
 Rows on their way into a graph have the table's columns plus `FILE`, `ROW` and, for a merge, one bool column
-`OMITTED + property` per property that is not part of the key: true where the record doesn't mention it.
+`OMITTED + property` per property that is not part of the key: true where the record doesn't mention it. A load that
+makes vectors has those of the vectors in any mode.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.columns import Cast, cast_column, nulls_of
 from omnigraph.write.constraints import check_values
+from omnigraph.write.embedding import given_texts, made_vectors
 from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
 from omnigraph.write.keys import hashed_ids, render_key
 from omnigraph.write.mapping import DateFormat
@@ -34,12 +36,14 @@ class Reading:
         catalog: the schema the records are read by.
         operation_id: seeds the ids of records without one.
         merge: keep which properties a record omits, and leave value constraints to the merged row.
+        fills: an `@embed` vector that a record omits is made later in this write: it is no missing value.
         findings: where bad records go.
     """
 
     catalog: Catalog
     operation_id: str
     merge: bool = False
+    fills: bool = False
     findings: Findings = field(default_factory=Findings)
 
 
@@ -73,7 +77,7 @@ class Given:
     shown: Sequence[str] | None = None
 
 
-def row_schema(entity: NodeType | EdgeType, *, merge: bool) -> pa.Schema:
+def row_schema(entity: NodeType | EdgeType, *, merge: bool, fills: bool = False) -> pa.Schema:
     """Columns of rows on their way in; all nullable, since what is wrong with a row is said later."""
     ends = ("src", "dst") if isinstance(entity, EdgeType) else ()
     fields: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in ("id", *ends)]
@@ -81,6 +85,8 @@ def row_schema(entity: NodeType | EdgeType, *, merge: bool) -> pa.Schema:
     fields += [pa.field(FILE, pa.int32()), pa.field(ROW, pa.int64())]
     if merge:
         fields += [pa.field(OMITTED + name, pa.bool_()) for name in entity.properties if name not in entity.key]
+    elif fills:
+        fields += [pa.field(OMITTED + prop.name, pa.bool_()) for prop in made_vectors(entity)]
     return pa.schema(fields)
 
 
@@ -172,8 +178,12 @@ def assemble(
         made = hashed_ids(reading.operation_id, file_label, positions)
         generated = ids is None or ids.null_count == n
         own["id"] = made if ids is None or generated else pc.coalesce(ids, made)
-    schema = row_schema(entity, merge=reading.merge)
-    extra = {OMITTED + name: mask for name, mask in omitted.items()} if reading.merge else {}
+    schema = row_schema(entity, merge=reading.merge, fills=reading.fills)
+    extra = {OMITTED + name: mask for name, mask in omitted.items()}
+    for prop in made_vectors(entity) if reading.fills else ():
+        assert prop.embed is not None
+        waits = pc.and_(omitted[prop.name], given_texts(columns[prop.embed.source]))
+        excused[prop.name] = pc.or_(waits, excused[prop.name]) if prop.name in excused else waits
     every = own | columns | {FILE: origin.column(FILE), ROW: origin.column(ROW)} | extra
     rows = pa.record_batch([every[f.name] for f in schema], schema=schema)
     if not reading.merge:

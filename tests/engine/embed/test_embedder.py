@@ -1,4 +1,4 @@
-# ruff: noqa: E501  (answers are long lines)
+# ruff: noqa: E501  (texts are long lines)
 """Embeddings against a real server that behaves badly in every way it can."""
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,6 @@ from omnigraph.embed import Embedder, EmbedSettings, Secret, TextRefused
 from omnigraph.embed.cache import FileCache, MemoryCache, content_key
 from omnigraph.errors import BadRequest, OmniGraphError, Unavailable
 from tests.engine.embed import provider as p
-
-
-@pytest.fixture
-def server() -> Iterator[p.Provider]:
-    with p.serving() as provider:
-        yield provider
 
 
 def made(server: p.Provider, **more: str) -> Embedder:
