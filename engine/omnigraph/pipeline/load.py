@@ -21,7 +21,7 @@ from omnigraph.pipeline.checks import Checks
 from omnigraph.pipeline.session import session
 from omnigraph.pipeline.settings import PipelineSettings
 from omnigraph.pipeline.splits import split_file
-from omnigraph.pipeline.stage import CommittedTask, Staged, StageTask, stage, table_folder, write_committed
+from omnigraph.pipeline.stage import CommittedTask, Staged, StageTask, blob_folder, stage, table_folder, write_committed
 from omnigraph.schema.catalog import EdgeType
 from omnigraph.storage import (
     Repository,
@@ -32,6 +32,7 @@ from omnigraph.storage import (
     check_operation_id,
     working_folder,
 )
+from omnigraph.write.blobs import BlobSpool
 from omnigraph.write.committed import Committed
 from omnigraph.write.findings import Findings
 from omnigraph.write.loader import Loaded, LoadResult, Mode, change_of, done_before, judge, reads_of
@@ -84,7 +85,8 @@ def run(job: LoadJob, say: Callable[[str], None] | None = None) -> LoadResult:
         with session(f"omnigraph load {job.operation_id}", settings) as spark, working_folder(folder):
             say(f"reading {len(plan.files)} files, {plan.size / 1e6:.1f} MB, in {len(tasks)} tasks")
             staged = _stage(spark, tasks)
-            return _finish(spark, job, repository, base, plan, staged, folder, say)
+            with BlobSpool(blob_folder(folder)) as blobs:
+                return _finish(spark, job, repository, base, plan, staged, folder, say, blobs)
 
 
 def _staging_folder(uri: str, operation_id: str, settings: PipelineSettings) -> str:
@@ -128,6 +130,7 @@ def _finish(
     staged: list[Staged],
     folder: str,
     say: Callable[[str], None],
+    blobs: BlobSpool,
 ) -> LoadResult:
     """Judge what was staged, and commit it."""
     for part in staged:
@@ -143,7 +146,7 @@ def _finish(
             generated[table.table_key] = generated.get(table.table_key, True) and table.generated_ids
     say(f"checking {sum(counts.values()):,} records of {len(counts)} tables")
     if job.mode == "merge":
-        changes = _merged(base, repository, counts, generated, folder, findings, plan)
+        changes = _merged(base, repository, counts, generated, folder, findings, plan, blobs)
     else:
         _check(spark, job, repository.uri, base, counts, generated, folder, findings)
         findings.refuse(plan.locate)
@@ -233,6 +236,7 @@ def _merged(
     folder: str,
     findings: Findings,
     plan: SourcePlan,
+    blobs: BlobSpool,
 ) -> tuple[TableChange, ...]:
     """Merge: executors parsed and typed the rows; completing them from stored values is the driver's work."""
     findings.refuse(plan.locate)
@@ -242,4 +246,4 @@ def _merged(
         loaded[key] = Loaded(base.catalog.by_table_key[key], rows, generated[key], rows.num_rows)
     judge(base, loaded, "merge", findings)
     findings.refuse(plan.locate)
-    return tuple(change_of(repository, base, item, "merge") for item in loaded.values())
+    return tuple(change_of(repository, base, item, "merge", blobs) for item in loaded.values())

@@ -18,6 +18,7 @@ from omnigraph.errors import BadRequest
 from omnigraph.schema import compile_schema
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import TableRef, scan_table, write_fragments
+from omnigraph.write.blobs import BlobSpool, Waiting, blob_names
 from omnigraph.write.constraints import unique_tokens
 from omnigraph.write.findings import FILE, ROW, Findings
 from omnigraph.write.loader import table_rows
@@ -109,6 +110,11 @@ def table_folder(folder: str, kind: str, table_key: str) -> str:
     return os.path.join(folder, kind, table_key.replace(":", "-"))
 
 
+def blob_folder(folder: str) -> str:
+    """Where the bytes of Blobs wait, one file a split."""
+    return os.path.join(folder, "blobs")
+
+
 class _Parts:
     """Parquet files of one split, one a table."""
 
@@ -133,8 +139,14 @@ class _Parts:
 def stage(task: StageTask) -> Staged:
     """Read one split. Bad records come back as findings; an unusable file as `error`. Nothing becomes visible."""
     catalog = _catalog(task.schema)
+    # Rows that are merged are written by the driver, which reads their Blobs from the shared folder.
+    with BlobSpool(blob_folder(task.folder) if task.refs is None else None, task.part) as blobs:
+        return _staged(task, catalog, blobs)
+
+
+def _staged(task: StageTask, catalog: Catalog, blobs: BlobSpool) -> Staged:
     findings = Findings()
-    reading = Reading(catalog, task.operation_id, merge=task.refs is None, findings=findings)
+    reading = Reading(catalog, task.operation_id, merge=task.refs is None, findings=findings, blobs=blobs)
     refs = {ref.table_key: ref for ref in task.refs or ()}
     keys = _Parts(task.folder, "keys", task.part)
     whole = _Parts(task.folder, "rows", task.part)
@@ -161,7 +173,9 @@ def stage(task: StageTask) -> Staged:
         fragments: tuple[str, ...] = ()
         # A split with a bad record can't be loaded any more: its data files would be orphans.
         if task.refs is not None and not findings:
-            fragments = write_fragments(task.uri, refs[key], _reader(catalog.by_table_key[key], pending.pop(key)))
+            entity = catalog.by_table_key[key]
+            source = Waiting(blobs) if blob_names(entity) else None
+            fragments = write_fragments(task.uri, refs[key], _reader(entity, pending.pop(key)), blobs=source)
         tables.append(StagedTable(key, rows, generated[key], fragments))
     return Staged(task.part, tuple(tables), findings)
 

@@ -145,6 +145,8 @@ def fit(value: Any, type: Type, *, json_forms: bool = False) -> Any:
         if isinstance(value, bool):
             return value
     elif base in ("String", "Blob"):
+        if base == "Blob" and isinstance(value, (bytes, bytearray, memoryview)):
+            return bytes(value)
         if isinstance(value, str):
             if any("\ud800" <= c <= "\udfff" for c in value):  # JSON can spell half a character, UTF-8 can't
                 raise Mismatch("the text holds half a surrogate pair, which is no character")

@@ -6,10 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest, Internal
+from omnigraph.errors import Internal
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 
-__all__ = ["arrow_type", "table_schema"]
+__all__ = ["TICKET", "arrow_type", "moving_schema", "table_schema"]
+
+TICKET = pa.int64()
+"""What stands for a Blob in rows on their way in (`storage.blobs`); null is null."""
 
 _SCALARS: dict[str, pa.DataType] = {
     "String": pa.string(),
@@ -27,14 +30,14 @@ _SCALARS: dict[str, pa.DataType] = {
 
 
 def arrow_type(type_: Type) -> pa.DataType:
-    """The Arrow type of a property: scalars as in `_SCALARS`, lists of them, `Vector(n)` a fixed list of n float32."""
+    """The Arrow type of a property: scalars as in `_SCALARS`, lists of them, `Vector(n)` a fixed list of n float32.
+
+    Of a Blob it is that of rows on their way in: a ticket.
+    """
     if type_.base == "Vector":
         return pa.list_(pa.float32(), type_.dim)
     if type_.base == "Blob":
-        raise BadRequest(
-            "rows of a type with Blob properties can be read, exported and deleted, not yet written",
-            code="blob_not_written",
-        )
+        return TICKET
     scalar = _SCALARS.get(type_.base)
     if scalar is None:
         raise Internal(f"{type_} has no column type")
@@ -57,5 +60,15 @@ def table_schema(entity: NodeType | EdgeType) -> pa.Schema:
         [
             *(pa.field(name, pa.string(), nullable=False) for name in fixed),
             *(_field(p.name, p.type) for p in entity.properties.values()),
+        ]
+    )
+
+
+def moving_schema(entity: NodeType | EdgeType) -> pa.Schema:
+    """The columns of `table_schema` as rows on their way in have them: a Blob as its ticket."""
+    return pa.schema(
+        [
+            pa.field(f.name, TICKET, nullable=f.nullable) if isinstance(f.type, pa.BaseExtensionType) else f
+            for f in table_schema(entity)
         ]
     )

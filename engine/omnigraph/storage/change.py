@@ -7,6 +7,8 @@ which Lance refuses after any other commit when it may not retry.
 
 from __future__ import annotations
 
+import json
+import os
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable
@@ -17,9 +19,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import Transaction
+from lance.file import LanceFileReader
 from lance.fragment import FragmentMetadata, write_fragments
 
 from omnigraph.errors import BadRequest, Internal
+from omnigraph.storage.arrow import TICKET
+from omnigraph.storage.blobs import blob_columns, filled, own_errors, placeholders
 from omnigraph.storage.formats import refuse_unstable
 from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
@@ -35,7 +40,7 @@ DELETE_CHUNK = 5_000
 
 
 def conform(table_key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with exactly the table's columns, in the table's order and types.
+    """The rows with exactly the table's columns, in the table's order and types; tickets stand where it holds Blobs.
 
     Raises:
         BadRequest: a column is missing, unknown, of another type, or null where it must not be.
@@ -48,6 +53,7 @@ def conform(table_key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
             details={"table_key": table_key, "missing": missing, "unknown": unknown},
         )
     rows = rows.select(schema.names)
+    schema = _moving(schema)
     for field in schema:
         if not field.nullable and rows[field.name].null_count:
             raise BadRequest(f"{table_key}.{field.name} must not be null", details={"table_key": table_key})
@@ -57,6 +63,12 @@ def conform(table_key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
         return rows.cast(schema)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise BadRequest(f"{table_key}: {error}", details={"table_key": table_key}) from error
+
+
+def _moving(schema: pa.Schema) -> pa.Schema:
+    """The dataset's columns with tickets for Blobs."""
+    names = blob_columns(schema)
+    return pa.schema([f if f.name not in names else pa.field(f.name, TICKET, f.nullable) for f in schema])
 
 
 def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
@@ -77,13 +89,13 @@ def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
         if change.overwrite or not dataset.get_fragments():
             for rows in (appends, upserts):
                 if rows is not None:
-                    fragments += write_fragments(rows, dataset, mode="append")
+                    fragments += _written(dataset, change, rows)
             return lance.LanceOperation.Overwrite(dataset.lance_schema, fragments)
         if appends is not None:
-            fragments += write_fragments(appends, dataset, mode="append")
+            fragments += _written(dataset, change, appends)
         deletes = change.delete_ids if change.delete_ids is not None and len(change.delete_ids) else None
         if upserts is not None:
-            operation = _merge(dataset, upserts, deletes)
+            operation = _merge(dataset, change, upserts, deletes)
         elif deletes is not None:
             operation = _delete(dataset, deletes)
         else:
@@ -100,14 +112,53 @@ def _rows(key: str, rows: pa.Table | None, schema: pa.Schema) -> pa.Table | None
     return None if rows is None or not rows.num_rows else conform(key, rows, schema)
 
 
-def _merge(dataset: lance.LanceDataset, upserts: pa.Table, deletes: pa.Array[Any] | pa.ChunkedArray[Any] | None) -> Any:
+def _written(dataset: lance.LanceDataset, change: TableChange, rows: pa.Table) -> list[FragmentMetadata]:
+    """The rows as new data files."""
+    if not blob_columns(dataset.schema):
+        return list(write_fragments(rows, dataset, mode="append"))
+    with own_errors(dataset.schema, filled(change.table_key, rows, dataset.schema, change.blobs)) as reader:
+        return list(write_fragments(reader, dataset, mode="append"))
+
+
+def _merge(
+    dataset: lance.LanceDataset,
+    change: TableChange,
+    upserts: pa.Table,
+    deletes: pa.Array[Any] | pa.ChunkedArray[Any] | None,
+) -> Any:
+    blobs = bool(blob_columns(dataset.schema))
     merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
     if deletes is not None:
         merge = merge.when_not_matched_by_source_delete(f"id in ({_literals(deletes)})")
     elif upserts.num_rows >= INDEX_BELOW_ROWS:
         merge = merge.use_index(False)
-    transaction, _ = merge.execute_uncommitted(upserts)
-    return transaction.operation
+    transaction, _ = merge.execute_uncommitted(placeholders(upserts, dataset.schema) if blobs else upserts)
+    operation = transaction.operation
+    if blobs:
+        operation.new_fragments = [_with_blobs(dataset, change, upserts, f) for f in operation.new_fragments]
+    return operation
+
+
+def _with_blobs(
+    dataset: lance.LanceDataset, change: TableChange, upserts: pa.Table, fragment: FragmentMetadata
+) -> FragmentMetadata:
+    """A fragment that a merge wrote without the Blobs' bytes, written again with them: same rows, order and row ids.
+
+    Lance's merge holds all its rows in memory, which only rows without Blobs may.
+    """
+    data = fragment.to_json()
+    (file,) = data["files"]
+    path = f"{dataset.uri}/data/{file['path']}"
+    options = dataset.initial_storage_options or None
+    ids = LanceFileReader(path, storage_options=options, columns=["id"]).read_all().to_table().column("id")
+    rows = upserts.take(pc.index_in(ids.combine_chunks(), value_set=pa.concat_arrays(upserts["id"].chunks)))
+    with own_errors(dataset.schema, filled(change.table_key, rows, dataset.schema, change.blobs)) as reader:
+        (whole,) = write_fragments(reader, dataset, mode="append", max_rows_per_file=max(rows.num_rows, 1))
+    if whole.physical_rows != fragment.physical_rows:
+        raise Internal(f"{change.table_key}: {whole.physical_rows} rows were written for {fragment.physical_rows}")
+    if "://" not in path:
+        os.unlink(path)
+    return FragmentMetadata.from_json(json.dumps({**data, "files": whole.to_json()["files"]}))
 
 
 def _delete(dataset: lance.LanceDataset, ids: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:

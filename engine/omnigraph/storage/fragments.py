@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 from lance.fragment import write_fragments as lance_write_fragments
 
+from omnigraph.storage.blobs import BlobSource, blob_columns, filled, own_errors
 from omnigraph.storage.change import conform
 from omnigraph.storage.files import LocalFiles
 from omnigraph.storage.layout import lance_branch
@@ -20,7 +21,9 @@ from omnigraph.storage.uri import parse_root
 __all__ = ["missing_files", "write_fragments"]
 
 
-def write_fragments(uri: str, ref: TableRef, data: pa.RecordBatchReader | pa.Table) -> tuple[str, ...]:
+def write_fragments(
+    uri: str, ref: TableRef, data: pa.RecordBatchReader | pa.Table, *, blobs: BlobSource | None = None
+) -> tuple[str, ...]:
     """Write rows as data files of a table.
 
     Works in any process that can reach the graph: it opens the table by itself and makes no version.
@@ -28,7 +31,8 @@ def write_fragments(uri: str, ref: TableRef, data: pa.RecordBatchReader | pa.Tab
     Args:
         uri: the graph's root; credentials come from this process's environment.
         ref: where to write, from `Repository.write_target`.
-        data: rows with the table's columns, in any order.
+        data: rows with the table's columns, in any order, with tickets where it holds Blobs.
+        blobs: where the tickets lead.
 
     Returns:
         One JSON text per fragment, for `TableChange.fragments`. Empty for no rows.
@@ -39,19 +43,23 @@ def write_fragments(uri: str, ref: TableRef, data: pa.RecordBatchReader | pa.Tab
     with lance_errors(f"writing data files of {ref.table_key}"):
         dataset = lance.dataset(path, storage_options=options)
         schema = dataset.schema
-        if isinstance(data, pa.Table):
-            if not data.num_rows:
-                return ()
-            rows: pa.Table | pa.RecordBatchReader = conform(ref.table_key, data, schema)
+        if isinstance(data, pa.Table) and not data.num_rows:
+            return ()
+        if isinstance(data, pa.Table) and not blob_columns(schema):
+            rows = conform(ref.table_key, data, schema)
+            fragments = lance_write_fragments(rows, dataset, mode="append", storage_options=options)
         else:
-            rows = pa.RecordBatchReader.from_batches(schema, _conformed(ref.table_key, data, schema))
-        fragments = lance_write_fragments(rows, dataset, mode="append", storage_options=options)
+            with own_errors(schema, _conformed(ref.table_key, data, schema, blobs)) as reader:
+                fragments = lance_write_fragments(reader, dataset, mode="append", storage_options=options)
     return tuple(json.dumps(f.to_json()) for f in fragments if f.physical_rows)
 
 
-def _conformed(table_key: str, batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        yield from conform(table_key, pa.Table.from_batches([batch]), schema).to_batches()
+def _conformed(
+    table_key: str, data: pa.RecordBatchReader | pa.Table, schema: pa.Schema, blobs: BlobSource | None
+) -> Iterator[pa.RecordBatch]:
+    for batch in data.to_batches() if isinstance(data, pa.Table) else data:
+        rows = conform(table_key, pa.Table.from_batches([batch]), schema)
+        yield from filled(table_key, rows, schema, blobs) if blob_columns(schema) else rows.to_batches()
 
 
 def missing_files(store: Store, location: str, branch: str | None, fragments: Iterable[str]) -> list[str]:

@@ -16,12 +16,12 @@ from functools import partial
 from typing import Any
 
 import lance
-import pyarrow as pa
 import pyarrow.compute as pc
 from lance.optimize import Compaction
 from ulid import ULID
 
 from omnigraph.errors import BadRequest, Conflict, ExpectedVersionMismatch, OmniGraphError
+from omnigraph.storage.blobs import blob_columns, marks_nulls, null_mask
 from omnigraph.storage.drift import neutral, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.formats import refuse_unstable
@@ -247,14 +247,10 @@ def _prepare(engine: Engine, branch: str, ref: TableRef) -> _Job | TableOptimize
 
 def _zeroed_blobs(dataset: lance.LanceDataset) -> bool:
     """Whether a Blob column holds descriptors of zeros, which mean null and would become empty blobs (01 §1.10)."""
-    columns = [field.name for field in dataset.schema if "blob" in str(field.type).lower()]
+    columns = [name for name in blob_columns(dataset.schema) if not marks_nulls(dataset.schema.field(name))]
     for batch in dataset.scanner(columns=columns).to_batches() if columns else ():
-        for column in batch.columns:
-            storage = column.storage if isinstance(column, pa.ExtensionArray) else column
-            zero = pc.is_valid(storage)
-            for part in storage.flatten():
-                zero = pc.and_(zero, pc.equal(part, pa.scalar("" if pa.types.is_string(part.type) else 0, part.type)))
-            if pc.any(zero).as_py():
+        for name, column in zip(columns, batch.columns, strict=True):
+            if pc.any(null_mask(dataset.schema.field(name), column)).as_py():
                 return True
     return False
 

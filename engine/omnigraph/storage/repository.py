@@ -15,6 +15,7 @@ from omnigraph.schema.catalog import Catalog
 from omnigraph.storage import branch as branches
 from omnigraph.storage import fragments
 from omnigraph.storage.ancestry import merge_base
+from omnigraph.storage.blobs import BlobSource
 from omnigraph.storage.commit import commit as commit_staging
 from omnigraph.storage.create import create_graph, made_by
 from omnigraph.storage.delta import touched_ids, whole_fragments
@@ -256,9 +257,16 @@ class Repository:
             ensure_fork(engine.store, ref, base.branch)
         return TableRef(table_key, ref.location, lineage, ref.version, ref.row_count)
 
-    def write_fragments(self, base: Snapshot, table_key: str, data: pa.RecordBatchReader | pa.Table) -> tuple[str, ...]:
+    def write_fragments(
+        self,
+        base: Snapshot,
+        table_key: str,
+        data: pa.RecordBatchReader | pa.Table,
+        *,
+        blobs: BlobSource | None = None,
+    ) -> tuple[str, ...]:
         """Write rows as data files, invisible until a commit names them. See `fragments.write_fragments`."""
-        return fragments.write_fragments(self.uri, self.write_target(base, table_key), data)
+        return fragments.write_fragments(self.uri, self.write_target(base, table_key), data, blobs=blobs)
 
     def build_indices(
         self,

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.ir import SchemaIR, ir_of
+from omnigraph.storage.blobs import StoredBlob, digests, null_mask, read_bytes, stored_blob, stored_sizes
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.schemas import load_catalog, load_ir
@@ -156,21 +157,32 @@ class Snapshot:
     def blobs(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
         """The bytes of a Blob column (large_binary), in the order of the row ids; null where there is none.
 
+        All of them are held at once: `blob_sizes` tells how much that is.
+
         Raises:
             NotFound: a row id isn't in this version.
+            BadRequest: a Blob lies outside the graph.
         """
-        ids = row_ids if isinstance(row_ids, pa.Array) else pa.array(row_ids, pa.uint64())
-        descriptors = self.take(table_key, ids, [column]).column(column).to_pylist()
-        # The origin writes a null as a descriptor of zeros.
-        wanted = [i for i, d in enumerate(descriptors) if d is not None and any(d.values())]
-        out: list[bytes | None] = [None] * len(ids)
-        if wanted:
-            chosen = [ids[i].as_py() for i in wanted]
-            with lance_errors(f"reading {column} of {table_key}"):
-                found = self.dataset(table_key).read_blobs(column, ids=chosen, preserve_order=True)
-            for i, (_, data) in zip(wanted, found, strict=True):
-                out[i] = data
-        return pa.array(out, pa.large_binary())
+        return pa.array(read_bytes(self.dataset(table_key), column, _row_ids(row_ids)), pa.large_binary())
+
+    def blob_sizes(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
+        """Bytes of each Blob (int64), null where there is none; no bytes are read."""
+        return stored_sizes(self.dataset(table_key), column, _row_ids(row_ids))
+
+    def blob_digests(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
+        """SHA-256 of each Blob (binary), null where there is none, in bounded memory."""
+        return digests(self.dataset(table_key), column, _row_ids(row_ids))
+
+    def blob(self, table_key: str, column: str, row_id: int) -> StoredBlob | None:
+        """One Blob, to be read by ranges; None where it is null."""
+        return stored_blob(self.dataset(table_key), column, row_id)
+
+    def blob_nulls(self, table_key: str, rows: pa.RecordBatch | pa.Table, column: str) -> pa.Array[Any]:
+        """Which rows of a scan have no Blob in the column."""
+        found = rows.column(column)
+        if isinstance(found, pa.ChunkedArray):
+            found = found.combine_chunks()
+        return null_mask(self.dataset(table_key).schema.field(column), found)
 
     def count_rows(self, table_key: str, filter: Filter = None) -> int:
         if filter is None:
@@ -179,3 +191,7 @@ class Snapshot:
             if isinstance(filter, str):
                 return int(self.dataset(table_key).count_rows(filter))
             return int(self.dataset(table_key).scanner(columns=[], filter=filter, with_row_id=True).to_table().num_rows)
+
+
+def _row_ids(row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
+    return row_ids if isinstance(row_ids, pa.Array) else pa.array(row_ids, pa.uint64())

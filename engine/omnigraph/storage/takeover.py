@@ -1,7 +1,7 @@
 """Data files of one lineage of a table become another's by copying, not by writing their rows again.
 
-A copied file is right where it is only if it was written with the field ids of the table it goes to, holds no reference
-to other files (blobs do), and all its rows are to be taken: `whole_fragments` sees to the last.
+A copied file is right where it is only if it was written with the field ids of the table it goes to, and all its rows
+are to be taken: `whole_fragments` sees to the last. Larger Blobs lie in a folder named like the file and go along.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import lance
 
+from omnigraph.storage.blobs import blob_columns
 from omnigraph.storage.layout import lance_branch
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store
@@ -23,16 +24,14 @@ __all__ = ["copy_fragments", "copyable"]
 def copyable(store: Store, source: TableRef, target: TableRef) -> bool:
     """Whether a data file of one lineage can stand in the other."""
     one, other = store.pinned(source), store.pinned(target)
-    return source.location == target.location and _fields(one) == _fields(other) and not _has_blobs(one)
+    return source.location == target.location and _fields(one) == _fields(other)
 
 
-def _fields(dataset: lance.LanceDataset) -> str:
-    return str(dataset.lance_schema)
+def _fields(dataset: lance.LanceDataset) -> list[tuple[Any, ...]]:
+    def of(fields: Iterable[Any]) -> list[tuple[Any, ...]]:
+        return [(f.id(), f.name(), str(f.to_arrow().type), f.to_arrow().nullable, of(f.children())) for f in fields]
 
-
-def _has_blobs(dataset: lance.LanceDataset) -> bool:
-    return any("blob" in str(field.type).lower() or b"lance-encoding:blob" in (field.metadata or {}) for field in
-               dataset.schema)  # fmt: skip
+    return of(dataset.lance_schema.fields())
 
 
 def copy_fragments(
@@ -47,8 +46,13 @@ def copy_fragments(
         One JSON text per fragment, for `TableChange.fragments`.
     """
     out = []
+    blobs = bool(blob_columns(store.pinned(source).schema))
     for data in fragments:
         for file in data["files"]:
+            beside = file["path"].removesuffix(".lance")
+            for name in store.files.list(_place(source, beside)) if blobs else ():
+                store.files.copy(_place(source, f"{beside}/{name}"), _place(target, f"{beside}/{name}"))
+                reach(Step.MERGE_FILE_COPIED)
             store.files.copy(_place(source, file["path"]), _place(target, file["path"]))
             reach(Step.MERGE_FILE_COPIED)
         fresh = dict.fromkeys(("row_id_meta", "created_at_version_meta", "last_updated_at_version_meta"))

@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.storage.blobs import BlobSource
+
 __all__ = ["BranchInfo", "CommitInfo", "Staging", "TableChange", "TableRef", "WriterKind"]
 
 
@@ -42,7 +44,7 @@ class TableRef:
 class TableChange:
     """What one write does to one table, in one Lance commit.
 
-    Columns of every Arrow value are exactly the table's, in any order (01 §1.2).
+    Columns of every Arrow value are exactly the table's, in any order (01 §1.2), with tickets where it holds Blobs.
 
     Args:
         appends: rows whose ids are known to be new.
@@ -50,6 +52,7 @@ class TableChange:
         delete_ids: ids to remove, a string array; ids that aren't there are ignored.
         fragments: data files already written by `write_fragments`, each the JSON it returned; their rows are appended.
         overwrite: the table's old rows go; what is given above is all it holds then.
+        blobs: where the tickets lead; needed where the table has Blobs and rows are given.
     """
 
     table_key: str
@@ -58,6 +61,7 @@ class TableChange:
     delete_ids: pa.Array[Any] | pa.ChunkedArray[Any] | None = None
     fragments: tuple[str, ...] = ()
     overwrite: bool = False
+    blobs: BlobSource | None = None
 
 
 @dataclass(frozen=True, slots=True)

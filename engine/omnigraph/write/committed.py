@@ -10,6 +10,7 @@ from omnigraph.errors import Conflict
 from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot
+from omnigraph.write.blobs import blob_names, ticketed
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import Column, Rows
 from omnigraph.write.keys import render_key
@@ -35,8 +36,19 @@ class Committed:
         return ref is None or ref.row_count == 0 or table_key in self._replaced
 
     def matching(self, table_key: str, column: str, values: Column, columns: Sequence[str] | None = None) -> pa.Table:
-        """Rows whose `column` is among the values, with `columns` (None: all)."""
+        """Rows whose `column` is among the values, with `columns` (None: all, Blobs as tickets)."""
+        if columns is None and (blobs := self._blobs(table_key)):
+            every = [*self.snapshot.schema(table_key).names, "_rowid"]
+            rows = self._matching(table_key, column, values, every)
+            return ticketed(self.snapshot, table_key, blobs, rows).drop_columns(["_rowid"])
         names = list(columns) if columns is not None else self.snapshot.schema(table_key).names
+        return self._matching(table_key, column, values, names)
+
+    def _blobs(self, table_key: str) -> list[str]:
+        entity = self.snapshot.catalog.by_table_key.get(table_key)
+        return [] if entity is None else blob_names(entity)
+
+    def _matching(self, table_key: str, column: str, values: Column, names: list[str]) -> pa.Table:
         if self._empty(table_key) or len(values) == 0:
             return self._none(table_key, names)
         wanted = pc.unique(one_chunk(values)).drop_null()
@@ -51,6 +63,8 @@ class Committed:
         return pa.concat_tables(parts) if parts else self._none(table_key, names)
 
     def _none(self, table_key: str, names: Sequence[str]) -> pa.Table:
+        if "_rowid" in names:
+            return self.snapshot.scan(table_key, names, limit=0)
         schema = self.snapshot.schema(table_key)
         return pa.schema([schema.field(name) for name in names]).empty_table()
 
@@ -59,7 +73,7 @@ class Committed:
         return self.matching(table_key, "id", ids, ["id"]).column("id")
 
     def rows(self, table_key: str, ids: Column) -> pa.Table:
-        """The whole rows of these ids."""
+        """The whole rows of these ids, Blobs as tickets."""
         return self.matching(table_key, "id", ids)
 
     def with_values(self, table_key: str, parts: Sequence[str], rows: Rows) -> pa.Table | None:

@@ -41,7 +41,7 @@ SCHEMA = pa.schema(_FIELDS)
 _VERSION = "_row_last_updated_at_version"
 
 PORTION = 100_000
-"""Rows compared at a time; of types with Blobs a hundredth."""
+"""Rows compared at a time."""
 
 
 @dataclass(frozen=True)
@@ -111,9 +111,8 @@ class Diff:
         touched = self.repository.touched_ids(key, self.from_, self.to)
         touched = touched.take(pc.sort_indices(touched))
         sides = _Side(self.from_, key), _Side(self.to, key)
-        size = PORTION // 100 if any(side.blobs for side in sides) else PORTION
-        for start in range(0, len(touched), size):
-            ids = touched.slice(start, size)
+        for start in range(0, len(touched), PORTION):
+            ids = touched.slice(start, PORTION)
             before, after = (side.rows(ids) for side in sides)
             batch = self._entries(kind, entity, ids, before, after)
             if batch.num_rows:
@@ -165,7 +164,7 @@ class _Side:
         self.names = [*snapshot.schema(table_key).names, _VERSION] if self.there else []
 
     def rows(self, ids: Array) -> pa.Table:
-        """The rows of these ids with their version; a Blob as its bytes."""
+        """The rows of these ids with their version; a Blob as its digest."""
         if not self.there:
             nothing = {name: pa.array([], pa.string()) for name in ("id", "src", "dst")}
             return pa.table(nothing | {_VERSION: pa.array([], pa.uint64())})
@@ -173,7 +172,7 @@ class _Side:
             return self._matching(ids, self.names)
         rows = self._matching(ids, [*self.names, "_rowid"])
         for name in self.blobs:
-            data = self.committed.snapshot.blobs(self.key, name, one_chunk(rows.column("_rowid")))
+            data = self.committed.snapshot.blob_digests(self.key, name, one_chunk(rows.column("_rowid")))
             rows = rows.set_column(rows.schema.get_field_index(name), name, data)
         return rows.drop_columns(["_rowid"])
 

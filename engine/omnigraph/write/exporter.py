@@ -9,12 +9,15 @@ import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.read.compute import Array, Scalar, pc
 from omnigraph.schema.catalog import NUMBERS, Catalog, EdgeType, NodeType, Type
 from omnigraph.storage import Snapshot
+from omnigraph.storage.blobs import portions
+from omnigraph.write.blobs import PREFIX, blob_names
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.keys import json_string, render_part
 from omnigraph.write.rows import key_parts
@@ -40,13 +43,25 @@ def export(snapshot: Snapshot, types: Iterable[str] | None = None) -> Iterator[s
         ref = snapshot.tables.get(entity.table_key)
         if ref is None or ref.row_count == 0:
             continue
-        blobs = [p.name for p in entity.properties.values() if p.type.base == "Blob"]
+        blobs = blob_names(entity)
         columns = [*snapshot.schema(entity.table_key).names, "_rowid"] if blobs else None
         for batch in snapshot.scan_batches(entity.table_key, columns):
-            for name in blobs:
-                data = snapshot.blobs(entity.table_key, name, batch.column("_rowid"))
-                batch = batch.set_column(batch.schema.get_field_index(name), name, _base64(data))
-            yield from _lines(catalog, entity, batch).to_pylist()
+            for part in _with_blobs(snapshot, entity.table_key, blobs, batch) if blobs else (batch,):
+                yield from _lines(catalog, entity, part).to_pylist()
+
+
+def _with_blobs(
+    snapshot: Snapshot, table_key: str, names: list[str], batch: pa.RecordBatch
+) -> Iterator[pa.RecordBatch]:
+    """The rows with their Blobs as texts, a bounded amount of them at a time."""
+    ids = batch.column("_rowid")
+    sizes = [np.asarray(pc.fill_null(snapshot.blob_sizes(table_key, name, ids), 0)) for name in names]
+    for start, end in portions(np.sum(sizes, axis=0, dtype=np.int64)):
+        part = batch.slice(start, end - start)
+        for name in names:
+            data = snapshot.blobs(table_key, name, part.column("_rowid"))
+            part = part.set_column(part.schema.get_field_index(name), name, _base64(data))
+        yield part
 
 
 def _named(catalog: Catalog, name: str) -> NodeType | EdgeType:
@@ -82,7 +97,8 @@ def _lines(catalog: Catalog, entity: NodeType | EdgeType, rows: pa.RecordBatch) 
 
 def _base64(data: Array) -> Array:
     """Bytes as the text that a load takes for a Blob."""
-    return pa.array([None if b is None else f"base64:{b64encode(b).decode()}" for b in data.to_pylist()], pa.string())
+    texts = [f"{PREFIX}{b64encode(b.as_buffer()).decode()}" if b.is_valid else None for b in data]
+    return pa.array(texts, pa.string())
 
 
 def _end(node: NodeType, ids: Array) -> Array:

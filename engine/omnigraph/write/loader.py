@@ -27,8 +27,9 @@ from omnigraph.storage import (
     WriterKind,
     check_operation_id,
 )
-from omnigraph.storage.arrow import table_schema
+from omnigraph.storage.arrow import moving_schema
 from omnigraph.write import constraints
+from omnigraph.write.blobs import BlobSpool, Tickets, blob_names
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed, refuse_repeated
 from omnigraph.write.embedding import (
@@ -153,8 +154,14 @@ def load(
     findings = Findings()
     embedder = provider(embed, base.catalog.by_table_key.values())
     fills = embedder is not None
-    reading = Reading(base.catalog, operation, merge=mode == "merge", fills=fills, findings=findings)
-    with plan_sources(source, mapping, base.catalog, format=format) as plan, Spool() as spool, Spool() as filled:
+    merge = mode == "merge"
+    with (
+        plan_sources(source, mapping, base.catalog, format=format) as plan,
+        Spool() as spool,
+        Spool() as filled,
+        BlobSpool() as blobs,
+    ):
+        reading = Reading(base.catalog, operation, merge=merge, fills=fills, findings=findings, blobs=blobs)
         rows = done_bytes = 0
         generated: dict[str, bool] = {}
         for file in plan.files:
@@ -180,7 +187,7 @@ def load(
         made = fill_vectors(loaded, embedder, filled, findings) if embedder is not None else 0
         findings.refuse(plan.locate)
         with _forked(repository, branch, base, actor) if missing else nullcontext(base) as base:
-            changes = tuple(change_of(repository, base, item, mode) for item in loaded.values())
+            changes = tuple(change_of(repository, base, item, mode, blobs) for item in loaded.values())
             staging = Staging(
                 branch=branch,
                 kind=WriterKind.LOAD,
@@ -362,13 +369,15 @@ def _dangling(committed: Committed, catalog: Catalog, loaded: dict[str, Loaded],
 
 
 def table_rows(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
-    """Judged rows in the table's own schema, without the columns that only travelled along."""
+    """Judged rows with the table's columns, Blobs as tickets, without the columns that only travelled along."""
     extra = [n for n in rows.schema.names if n in (FILE, ROW) or n.startswith(OMITTED)]
-    schema = table_schema(entity)
+    schema = moving_schema(entity)
     return rows.drop_columns(extra).select(schema.names).cast(schema)
 
 
-def change_of(repository: Repository, base: Snapshot, item: Loaded, mode: Mode) -> TableChange:
+def change_of(
+    repository: Repository, base: Snapshot, item: Loaded, mode: Mode, spool: BlobSpool | None = None
+) -> TableChange:
     """Judged rows as one table's change; many new rows become data files at once."""
     key = item.entity.table_key
     rows = table_rows(item.entity, item.rows)
@@ -377,7 +386,9 @@ def change_of(repository: Repository, base: Snapshot, item: Loaded, mode: Mode) 
         known = pc.is_in(rows.column("id"), value_set=pc.unique(item.known.column("id")))
         upserts, rows = rows.filter(known), rows.filter(pc.invert(known))
     overwrite = mode == "overwrite"
+    blobs = Tickets(spool, base, key) if blob_names(item.entity) else None
     if rows.num_rows < FRAGMENT_ROWS:
-        return TableChange(key, appends=rows if rows.num_rows else None, upserts=upserts, overwrite=overwrite)
-    fragments = repository.write_fragments(base, key, rows)
-    return TableChange(key, upserts=upserts, fragments=fragments, overwrite=overwrite)
+        appends = rows if rows.num_rows else None
+        return TableChange(key, appends=appends, upserts=upserts, overwrite=overwrite, blobs=blobs)
+    fragments = repository.write_fragments(base, key, rows, blobs=blobs)
+    return TableChange(key, upserts=upserts, fragments=fragments, overwrite=overwrite, blobs=blobs)

@@ -6,7 +6,7 @@ property and files that resolve conflicts belong here and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,17 +48,19 @@ class Step:
     clashes: tuple[Clash, ...]
 
 
-def merge_step(ids: Array, base: pa.Table, ours: pa.Table, theirs: pa.Table) -> Step:
+def merge_step(ids: Array, base: pa.Table, ours: pa.Table, theirs: pa.Table, *, unlike: Collection[str] = ()) -> Step:
     """Merge rows three ways.
 
     Args:
         ids: utf8, each once: the rows to decide on.
         base, ours, theirs: the rows of these ids, each id at most once; columns in any order, but equal ones.
+        unlike: columns whose values say nothing across sides, so that they aren't compared.
     """
     at_base, at_ours, at_theirs = (_positions(ids, side) for side in (base, ours, theirs))
-    they_changed = ~_same(base, at_base, theirs, at_theirs)
-    we_changed = ~_same(base, at_base, ours, at_ours)
-    agree = _same(ours, at_ours, theirs, at_theirs)
+    compared = [side.drop_columns([n for n in unlike if n in side.schema.names]) for side in (base, ours, theirs)]
+    they_changed = ~_same(compared[0], at_base, compared[2], at_theirs)
+    we_changed = ~_same(compared[0], at_base, compared[1], at_ours)
+    agree = _same(compared[1], at_ours, compared[2], at_theirs)
     take = they_changed & ~we_changed
     here, there = at_ours >= 0, at_theirs >= 0
     return Step(

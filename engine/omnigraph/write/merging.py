@@ -13,12 +13,13 @@ from typing import Any
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import BadRequest, Conflict, MergeConflicts
+from omnigraph.errors import Conflict, MergeConflicts
 from omnigraph.read.compute import Array, pc
 from omnigraph.read.entity import plain_rows
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, TableChange, WriterKind
-from omnigraph.storage.arrow import table_schema
+from omnigraph.storage.arrow import moving_schema
+from omnigraph.write.blobs import Tickets, blob_names
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed
 from omnigraph.write.loader import FRAGMENT_ROWS, done_before
@@ -34,6 +35,9 @@ PORTION = 100_000
 
 COPIED_FROM_ROWS = 10_000
 """A data file with fewer rows than this isn't copied: its rows join others, so that no table gets many small files."""
+
+DIGEST = "__sha256:"
+"""Before a Blob's name: the column of its digests."""
 
 SHOWN = 10_000
 """Conflicts that are listed; the rest is counted."""
@@ -162,27 +166,39 @@ def _table(work: _Merge, entity: NodeType | EdgeType, spool: Spool) -> _Taken | 
     names = work.ours.schema(key).names
     files = _files(work, key)
     ids = work.repository.touched_ids(key, work.base, work.theirs, without=files)
-    if len(ids) and any(p.type.base == "Blob" for p in entity.properties.values()):
-        raise BadRequest(f"{entity.name} has Blob properties: changes of such types can't be merged yet")
     known = Committed(work.base), Committed(work.ours), Committed(work.theirs)
     deletes: list[Array] = []
     for portion in _portions(ids):
         rows = [
-            _distinct(entity, side.matching(key, "id", portion, names))
+            _distinct(entity, _rows(side, entity, portion, names))
             for side in (known if ours != base else (known[0], known[0], known[2]))
         ]
-        step = merge_step(portion, *rows)
+        step = merge_step(portion, *rows, unlike=blob_names(entity))
         work.found += [Found(c.kind, key, c.id, c.message) for c in step.clashes]
         for kind, part in (("+", step.inserts), ("~", step.updates)):
             for batch in part.to_batches():
                 spool.append(kind + key, batch)
         deletes.append(one_chunk(step.deletes))
-    none = pa.schema([work.ours.schema(key).field(n) for n in names]).empty_table()
+    none = moving_schema(entity).empty_table()
     inserts, updates = (spool.table(kind + key) if kind + key in spool else none for kind in "+~")
     gone = pa.concat_arrays(deletes) if deletes else pa.array([], pa.string())
     return _Taken(
         entity, inserts, updates, gone, tuple(files.values()), sum(f["physical_rows"] for f in files.values())
     )
+
+
+def _rows(side: Committed, entity: NodeType | EdgeType, ids: Array, names: list[str]) -> pa.Table:
+    """A side's rows; Blobs as tickets of that side, and as digests, which the sides can be compared by."""
+    key, blobs = entity.table_key, blob_names(entity)
+    if not blobs:
+        return side.matching(key, "id", ids, names)
+    rows = side.matching(key, "id", ids)
+    for name in blobs:
+        row_ids = pc.subtract(pa.scalar(-1), one_chunk(rows.column(name)))
+        digests = side.snapshot.blob_digests(key, name, row_ids.drop_null().cast(pa.uint64()))
+        where = pc.subtract(pc.cumulative_sum(pc.is_valid(row_ids).cast(pa.int64())), 1)
+        rows = rows.append_column(DIGEST + name, digests.take(pc.if_else(pc.is_valid(row_ids), where, None)))
+    return rows
 
 
 def _portions(ids: Array) -> Iterator[Array]:
@@ -259,7 +275,7 @@ def _refuse(work: _Merge) -> None:
         for key in {f.table_key for f in shown}:
             entity = work.ours.catalog.by_table_key[key]
             plain = ["id", *(["src", "dst"] if isinstance(entity, EdgeType) else [])]
-            plain += [p.name for p in entity.properties.values() if p.type.base != "Blob"]
+            plain += [name for name in entity.properties if name not in blob_names(entity)]
             ids = pa.array(sorted({f.id for f in shown if f.table_key == key}), pa.string())
             for row in plain_rows(Committed(snapshot).matching(key, "id", ids, plain)):
                 values[name][key, row["id"]] = {k: _text(v) for k, v in row.items()}
@@ -281,13 +297,14 @@ def _text(value: Any) -> Any:
 
 
 def _change(work: _Merge, item: _Taken) -> TableChange:
-    key, schema = item.entity.table_key, table_schema(item.entity)
+    key, schema = item.entity.table_key, moving_schema(item.entity)
+    blobs = Tickets(None, work.theirs, key) if blob_names(item.entity) else None
     fragments: tuple[str, ...] = ()
     if item.files:
         fragments = work.repository.copy_fragments(work.theirs, work.ours, key, item.files)
     inserts = item.inserts.select(schema.names)
     if inserts.num_rows >= FRAGMENT_ROWS:
-        fragments += work.repository.write_fragments(work.ours, key, inserts)
+        fragments += work.repository.write_fragments(work.ours, key, inserts, blobs=blobs)
         inserts = inserts.slice(0, 0)
     return TableChange(
         key,
@@ -295,6 +312,7 @@ def _change(work: _Merge, item: _Taken) -> TableChange:
         upserts=item.updates.select(schema.names) if item.updates.num_rows else None,
         delete_ids=item.deletes if len(item.deletes) else None,
         fragments=fragments,
+        blobs=blobs,
     )
 
 

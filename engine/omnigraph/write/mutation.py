@@ -31,6 +31,7 @@ from omnigraph.read.walk import conjuncts, may_fail
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
 from omnigraph.write import constraints
+from omnigraph.write.blobs import BlobSpool, blob_problem
 from omnigraph.write.columns import cast_column, one_chunk
 from omnigraph.write.committed import refuse_repeated
 from omnigraph.write.embedding import (
@@ -92,7 +93,21 @@ def mutate(
         if done is not None:
             return MutationResult(0, 0, done)
     snapshot = repository.snapshot(branch)
-    run = _Run(snapshot.catalog, MutationStaging(snapshot), dict(params), datetime.now(UTC), operation)
+    with BlobSpool() as blobs:
+        run = _Run(snapshot.catalog, MutationStaging(snapshot, blobs), dict(params), datetime.now(UTC), operation)
+        return _carried_out(repository, compiled, run, actor, operation, expect_head, embed)
+
+
+def _carried_out(
+    repository: Repository,
+    compiled: CompiledQuery,
+    run: _Run,
+    actor: str | None,
+    operation: str,
+    expect_head: str | None,
+    embed: EmbedWhen | None,
+) -> MutationResult:
+    snapshot = run.staging.snapshot
     try:
         for number, statement in enumerate(compiled.statements):
             run.statement(number, statement)
@@ -106,7 +121,7 @@ def mutate(
     if not changes:
         return MutationResult(run.nodes, run.edges, None)
     staging = Staging(
-        branch=branch,
+        branch=snapshot.branch,
         kind=WriterKind.MUTATION,
         changes=changes,
         reads=frozenset(run.reads),
@@ -124,6 +139,7 @@ class _Run:
         self, catalog: Catalog, staging: MutationStaging, params: dict[str, Any], now: datetime, operation_id: str
     ) -> None:
         self.catalog, self.staging, self.params = catalog, staging, params
+        self.blobs = staging.blobs or BlobSpool()
         self.now = now.replace(microsecond=now.microsecond // 1000 * 1000)
         self.operation_id = operation_id
         self.findings = Findings()
@@ -162,14 +178,18 @@ class _Run:
             value = self._value(expr)
             # Arrow guesses int64 for an integer; only a U64 can be larger.
             large = isinstance(value, int) and value >= 2**63
-            column: Array = pa.array([value], pa.uint64()) if large else pa.array([value])
+            wide = isinstance(value, bytes)
+            column: Array = pa.array([value], pa.uint64() if large else pa.large_binary() if wide else None)
         else:
             computed = compile_expr(expr)(rows)
             column = computed if isinstance(computed, pa.Array) else as_array(computed, 1)
-        cast = cast_column(column, prop.type)
+        blob = prop.type.base == "Blob"
+        cast = self.blobs.cast(column) if blob else cast_column(column, prop.type)
         if cast.bad is not None:
             wrong = column[cast.bad.index(True).as_py()].as_py()
             message = f"{prop.name}: {wrong!r} is not {prop.type}"
+            if blob:
+                message = f"{prop.name}: {blob_problem(wrong)}"
             self.findings.add(BadRecord("type", message, entity.table_key, property=prop.name))
         return cast.column if len(column) == n else cast.column.take(pa.array(np.zeros(n, dtype=np.int64)))
 

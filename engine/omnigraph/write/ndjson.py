@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.json as pj
 
+from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.columns import Cast
@@ -30,6 +31,7 @@ from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint,
 __all__ = ["BLOCK_BYTES", "read_ndjson"]
 
 BLOCK_BYTES = 8 << 20
+LINE_MAX_BYTES = 1 << 30
 _NEWLINE, _BRACE, _CLOSE = 10, ord("{"), ord("}")
 _HEAD = pa.schema([("type", pa.string()), ("edge", pa.string())])
 _JSON: dict[str, pa.DataType] = {
@@ -81,7 +83,7 @@ def read_ndjson(
         end: end of the split, None for the file's.
     """
     hint: str | None = None
-    for block, offset in _blocks(stream, start, end):
+    for block, offset in _blocks(stream, start, end, label):
         lines = _split(block, offset)
         if len(lines.text) == 0:
             continue
@@ -90,7 +92,7 @@ def read_ndjson(
             yield from _read_group(*group, reading, file, label)
 
 
-def _blocks(stream: BinaryIO, start: int, end: int | None) -> Iterator[tuple[bytes, int]]:
+def _blocks(stream: BinaryIO, start: int, end: int | None, label: str) -> Iterator[tuple[bytes, int]]:
     """Pieces of whole lines, each with its offset."""
     offset = start
     if start > 0:
@@ -98,10 +100,21 @@ def _blocks(stream: BinaryIO, start: int, end: int | None) -> Iterator[tuple[byt
         stream.seek(offset)
     rest = b""
     while end is None or offset < end:
-        piece = stream.read(BLOCK_BYTES)
-        if not piece:
+        pieces = [rest]
+        while piece := stream.read(BLOCK_BYTES):  # a line with a Blob may be longer than a block
+            pieces.append(piece)
+            if b"\n" in piece:
+                break
+            if sum(map(len, pieces)) > LINE_MAX_BYTES:
+                raise BadRequest(
+                    f"{label}: the record at byte {offset} is longer than {LINE_MAX_BYTES:,} bytes: give such Blobs as "
+                    "a column of bytes in Parquet or Arrow, or one by one through a mutation",
+                    code="line_too_long",
+                    details={"file": label, "offset": offset},
+                )
+        if len(pieces) == 1:
             break
-        block = rest + piece
+        block = b"".join(pieces)
         cut = block.rfind(b"\n") + 1
         if end is not None and offset + cut >= end:
             # The line that holds the split's last byte is the last one of ours.

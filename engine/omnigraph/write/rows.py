@@ -18,6 +18,7 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, Chunked, Scalar, pc
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.storage.arrow import arrow_type
+from omnigraph.write.blobs import BlobSpool, blob_problem
 from omnigraph.write.columns import Cast, cast_column, nulls_of
 from omnigraph.write.constraints import check_values
 from omnigraph.write.embedding import given_texts, made_vectors
@@ -38,6 +39,7 @@ class Reading:
         merge: keep which properties a record omits, and leave value constraints to the merged row.
         fills: an `@embed` vector that a record omits is made later in this write: it is no missing value.
         findings: where bad records go.
+        blobs: where the bytes of Blobs wait.
     """
 
     catalog: Catalog
@@ -45,6 +47,7 @@ class Reading:
     merge: bool = False
     fills: bool = False
     findings: Findings = field(default_factory=Findings)
+    blobs: BlobSpool = field(default_factory=BlobSpool)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +149,10 @@ def assemble(
             columns[prop.name] = nulls_of(prop.type, n) if reading.merge else default_column(prop, n)
             omitted[prop.name] = pa.array(np.ones(n, dtype=bool))
             continue
-        cast = cast_column(it.column, prop.type, text=it.text, form=it.form)
+        if prop.type.base == "Blob":
+            cast = reading.blobs.cast(it.column)
+        else:
+            cast = cast_column(it.column, prop.type, text=it.text, form=it.form)
         bad = _either(cast.bad, it.bad)
         if bad is not None:
             excused[prop.name] = bad
@@ -206,6 +212,10 @@ def _report_type(findings: Findings, key: str, origin: pa.RecordBatch, bad: Arra
     numbered = origin.append_column("at", pa.array(np.arange(origin.num_rows)))
 
     def text(row: dict[str, Any]) -> str:
+        if prop.type.base == "Blob":
+            given = it.column[row["at"]].as_py()
+            if given is not None:
+                return f"{prop.name}: {blob_problem(given)}"
         value = it.shown[row["at"]] if it.shown is not None else _value_text(it.column[row["at"]])
         wanted = (
             f"{prop.type} written as {it.form.pattern}"

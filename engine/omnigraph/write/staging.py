@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
+from omnigraph.errors import Internal
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot, TableChange
-from omnigraph.storage.arrow import arrow_type, table_schema
+from omnigraph.storage.arrow import moving_schema
+from omnigraph.write.blobs import BlobSpool, Tickets, blob_names, same_bytes, ticketed
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed, refuse_repeated
 from omnigraph.write.constraints import Column
@@ -22,8 +24,9 @@ _NO_IDS = pa.array([], pa.string())
 class MutationStaging:
     """Pending rows and deletes over one pinned snapshot. Nothing of it is visible to anyone else."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, blobs: BlobSpool | None = None) -> None:
         self.snapshot = snapshot
+        self.blobs = blobs
         self.committed = Committed(snapshot)
         self._rows: dict[str, pa.Table] = {}
         self._deleted: dict[str, Array] = {}
@@ -48,7 +51,12 @@ class MutationStaging:
 
     def scan(self, entity: NodeType | EdgeType, filter: str | None = None) -> pa.Table:
         """All present rows; `filter` (SQL) narrows the committed part only, so the caller tests what it gets."""
-        stored = self.snapshot.scan(entity.table_key, table_schema(entity).names, filter=filter)
+        blobs, names = blob_names(entity), moving_schema(entity).names
+        if blobs:
+            stored = self.snapshot.scan(entity.table_key, [*names, "_rowid"], filter=filter)
+            stored = ticketed(self.snapshot, entity.table_key, blobs, stored)
+        else:
+            stored = self.snapshot.scan(entity.table_key, names, filter=filter)
         return self._over(entity, stored, None)
 
     def edges_at(self, edge: EdgeType, column: str, ids: Column) -> pa.Table:
@@ -72,8 +80,6 @@ class MutationStaging:
 
     def put(self, entity: NodeType | EdgeType, rows: pa.Table) -> None:
         """Writes whole rows; a pending row of the same id is replaced. Ids are unique within `rows`."""
-        for prop in entity.properties.values():
-            arrow_type(prop.type)  # refuses what can't be written
         key, schema = entity.table_key, loose_schema(entity)
         rows = rows.select(schema.names).cast(schema)
         pending = self._rows.get(key)
@@ -97,13 +103,14 @@ class MutationStaging:
             key = entity.table_key
             if key not in self.touched:
                 continue
-            rows = self.pending(entity).cast(table_schema(entity))
+            rows = self.pending(entity).cast(moving_schema(entity))
             stored = self.committed.rows(key, rows.column("id"))
             refuse_repeated(entity, stored.column("id"))
             where = pc.index_in(one_chunk(rows.column("id")), value_set=one_chunk(stored.column("id")))
             appends = rows.filter(pc.is_null(where))
             known = pc.is_valid(where)
-            upserts = _changed(rows.filter(known), stored.take(where.filter(known)))
+            blobs = Tickets(self.blobs, self.snapshot, key) if blob_names(entity) else None
+            upserts = _changed(entity, rows.filter(known), stored.take(where.filter(known)), blobs)
             deleted = self.deleted(key)
             if appends.num_rows or upserts.num_rows or len(deleted):
                 out.append(
@@ -112,6 +119,7 @@ class MutationStaging:
                         appends=appends if appends.num_rows else None,
                         upserts=upserts if upserts.num_rows else None,
                         delete_ids=deleted if len(deleted) else None,
+                        blobs=blobs,
                     )
                 )
         return tuple(out)
@@ -119,13 +127,20 @@ class MutationStaging:
 
 def loose_schema(entity: NodeType | EdgeType) -> pa.Schema:
     """The table's schema with every column nullable: a pending row may lack what validation will ask for."""
-    return pa.schema([f.with_nullable(True) for f in table_schema(entity)])
+    return pa.schema([f.with_nullable(True) for f in moving_schema(entity)])
 
 
-def _changed(rows: pa.Table, stored: pa.Table) -> pa.Table:
-    """The rows that differ from the stored row at the same place."""
+def _changed(entity: NodeType | EdgeType, rows: pa.Table, stored: pa.Table, blobs: Tickets | None) -> pa.Table:
+    """The rows that differ from the stored row at the same place. Giving a Blob the bytes it has is no change."""
     if rows.num_rows == 0:
         return rows
+    for name in blob_names(entity):
+        if blobs is None:
+            raise Internal(f"{entity.name}: rows with Blobs come without their bytes")
+        new, old = one_chunk(rows.column(name)), one_chunk(stored.column(name))
+        at = rows.schema.get_field_index(name)
+        kept = pc.if_else(pa.array(same_bytes(blobs, name, new, old)), old, new)
+        rows = rows.set_column(at, rows.schema.field(at), kept)
     same: Array | None = None
     nested = []
     for field in rows.schema:

@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
+from omnigraph.storage.blobs import PIECE_BYTES
+from omnigraph.write.blobs import blob_names
 from omnigraph.write.columns import Cast, cast_column
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint
@@ -21,6 +23,9 @@ from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint
 __all__ = ["BATCH_ROWS", "column_names", "read_table", "read_tabular"]
 
 BATCH_ROWS = 128 * 1024
+_BUFFER_BYTES = 1 << 20
+_BLOB_BLOCK_BYTES = 256 << 20
+"""Of a CSV file with Blobs: no line may be longer."""
 
 
 def _csv_options(source: SourceMapping) -> tuple[pcsv.ReadOptions, pcsv.ParseOptions]:
@@ -117,17 +122,22 @@ def _batches(
     """Record batches of the mapped columns, each with the number of rows before it."""
     entity = require_entity(source, reading)
     if format == "parquet":
-        parquet = pq.ParquetFile(stream, pre_buffer=True)
+        blobs = bool(blob_names(entity))
+        # Read ahead, whole row groups wait in memory: of Blobs they may be gigabytes.
+        parquet = pq.ParquetFile(stream, pre_buffer=not blobs, buffer_size=_BUFFER_BYTES if blobs else 0)
         plan = bind_columns(source, entity, parquet.schema_arrow.names, file=label)
         first, last = row_groups or (0, parquet.num_row_groups)
         start = sum(parquet.metadata.row_group(i).num_rows for i in range(first))
-        for batch in parquet.iter_batches(BATCH_ROWS, row_groups=list(range(first, last)), columns=plan.columns):
+        size = _blob_rows(parquet.metadata) if blobs else BATCH_ROWS
+        for batch in parquet.iter_batches(size, row_groups=list(range(first, last)), columns=plan.columns):
             yield batch, start
             start += batch.num_rows
         return
     start = 0
     if format == "csv":
         read, parse = _csv_options(source)
+        if blob_names(entity):
+            read.block_size = _BLOB_BLOCK_BYTES
         names = column_names(stream, format, source)
         stream.seek(0)
         plan = bind_columns(source, entity, names, file=label)
@@ -151,6 +161,12 @@ def _batches(
     for batch in batches:
         yield batch.select(plan.columns), start
         start += batch.num_rows
+
+
+def _blob_rows(metadata: pq.FileMetaData) -> int:
+    """Rows of which a batch has about as many bytes as is good."""
+    size = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    return max(1, min(BATCH_ROWS, PIECE_BYTES * max(metadata.num_rows, 1) // max(size, 1)))
 
 
 def read_table(

@@ -191,19 +191,41 @@ def test_a_blob_is_exported_as_it_is_loaded(fresh: Unpack) -> None:
     assert mine == {r["data"]["slug"]: r["data"]["bytes"] for r in lines if r.get("type") == "File"}
 
 
-def test_types_with_blobs_are_not_written_yet_but_deleted(fresh: Unpack) -> None:
+def test_types_with_blobs_are_written(fresh: Unpack) -> None:
+    """Nulls, which the origin doesn't mark, stay null whatever moves their row; an empty Blob is refused."""
     graph = omnigraph.open(fresh("maintained"))
+
+    def values(branch: str = "main") -> dict[str, tuple[bytes | None, bytes | None]]:
+        snapshot = graph.snapshot(branch)
+        rows = snapshot.scan("node:File", ["id", "_rowid"])
+        ids = rows["_rowid"].combine_chunks()
+        columns = [snapshot.blobs("node:File", name, ids).to_pylist() for name in ("bytes", "thumb")]
+        return dict(zip(rows["id"].to_pylist(), zip(*columns, strict=True), strict=True))
+
+    before = values()
+    assert before["f-null"][0] is None
+    graph.mutate('query q() { update File set { name: "n" } where slug = "f-big" }')
+    graph.mutate('query q() { update File set { name: "n" } where slug = "f-null" }')
+    graph.load('{"type": "File", "data": {"slug": "f-mid", "name": "m"}}', mode="merge")
+    graph.load('{"type": "File", "data": {"slug": "new", "name": "n", "bytes": "base64:YWJj"}}')
+    assert values() == before | {"new": (b"abc", None)}
+    assert before["f-empty"][0] == b""
     head = graph.head().id
     for write in (
-        lambda: graph.mutate('query q() { insert File { slug: "new", name: "n" } }'),
-        lambda: graph.mutate('query q() { update File set { name: "n" } where slug = "f-big" }'),
-        lambda: graph.load('{"type": "File", "data": {"slug": "new", "name": "n", "bytes": "base64:YWJj"}}'),
+        lambda: graph.mutate('query q() { update File set { name: "n" } where slug = "f-empty" }'),
+        lambda: graph.load('{"type": "File", "data": {"slug": "more", "name": "n", "bytes": "base64:"}}'),
     ):
-        with pytest.raises(BadRequest, match="not yet written"):
+        with pytest.raises(BadRequest, match="can't be told from null") as caught:
             write()
-    assert graph.head().id == head
+        assert caught.value.code == "empty_blob"
+    assert (graph.head().id, graph.pending()) == (head, [])
+    graph.branches.create("draft")
+    graph.mutate('query q() { update File set { thumb: "base64:AA==" } where slug = "f-null" }', branch="draft")
+    graph.branches.merge("draft")
+    assert values() == before | {"new": (b"abc", None), "f-null": (None, b"\x00")}
     graph.mutate('query q() { delete File where slug = "f-mid" }')
-    assert "f-mid" not in graph.snapshot().scan("node:File", ["id"])["id"].to_pylist()
+    assert "f-mid" not in values()
+    assert graph.verify().ok
 
 
 def test_a_graph_with_forks_that_no_commit_names_is_written(fresh: Unpack) -> None:

@@ -287,7 +287,7 @@ def test_a_merge_is_done_once_and_refuses_a_moved_head(graph: omnigraph.Graph) -
 def test_only_touched_rows_are_compared(graph: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     real = merging.merge_step
-    monkeypatch.setattr(merging, "merge_step", lambda ids, *rows: (seen.append(len(ids)), real(ids, *rows))[1])
+    monkeypatch.setattr(merging, "merge_step", lambda ids, *r, **m: (seen.append(len(ids)), real(ids, *r, **m))[1])
     load(graph, "dev", person("b", 20))
     drop(graph, "dev", "c")
     load(graph, "main", person("a", 10))
