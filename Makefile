@@ -63,13 +63,15 @@ cluster-e2e: setup ## the whole way on real pods, once
 image: setup ## the container image, without a registry, loaded into the cluster
 	@$(PY) -m hack.image --load
 
-bench: setup ## every benchmark, printed
-	@for f in hack/bench/*.py; do echo "== $$f"; $(PY) $$f; done
+bench: setup ## beside ladybug, kuzu, duckdb and lancedb: about 15 minutes (BENCH="--only point,hop1" for some of it)
+	@$(PY) -m hack.bench $(BENCH)
 
-lock: setup ## requirements.lock from pyproject.toml
+lock: setup ## requirements.lock from pyproject.toml, and that of the benchmark's peers
 	@.venv/bin/pip install -q --require-hashes -r hack/setup/uv.txt
 	@.venv/bin/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --all-extras --group dev \
 	  --python-version 3.11 pyproject.toml -o requirements.lock
+	@.venv/bin/uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 \
+	  hack/bench/requirements.in -o hack/bench/requirements.txt
 
 clean: ## what builds and runs left behind; not .venv
 	@rm -rf build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache examples/python-env/.omnigraph \
