@@ -347,8 +347,6 @@ def test_compaction_keeps_bytes_nulls_and_empties(people: Graph) -> None:
 def test_schema_changes_keep_blobs_and_add_them(people: Graph) -> None:
     changed = SCHEMA.replace("photo: Blob?", 'picture: Blob? @rename_from("photo")  more: Blob?')
     changed = changed.replace("seal: Blob? ", "")
-        "seal: Blob? ", ""
-    )
     people.schema.apply(changed, allow_data_loss=True)
     assert stored(people, column="picture") == EXPECTED
     assert set(stored(people, column="more").values()) == {None}
