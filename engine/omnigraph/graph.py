@@ -325,6 +325,7 @@ class Graph:
 
     def close(self) -> None:
         """Let go of the graph. Nothing is buffered, so nothing is lost without it."""
+        self._repository.close()
 
     def __enter__(self) -> Graph:
         return self

@@ -1,11 +1,17 @@
-"""What a one-row upsert costs: `python hack/bench/commit.py [rows] [commits]`; prints milliseconds per commit."""
+"""What a one-row upsert costs as history grows: `python hack/bench/commit.py [rows] [commits,commits,…]`.
+
+Prints, after each of these numbers of commits: milliseconds per commit of the last 50 (median, best), opening the graph
+anew in the same process, files and bytes that a commit adds, and the ratio of its median to the first one's.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 import tempfile
 import time
+from statistics import median
 
 import pyarrow as pa
 
@@ -13,33 +19,63 @@ from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind
 
 SCHEMA = "node P {\n    name: String @key\n    age: I64?\n}\n"
+LAST = 50
 
 
 def rows(ids: list[str], age: int) -> pa.Table:
     return pa.table({"id": ids, "name": ids, "age": pa.array([age] * len(ids), pa.int64())})
 
 
-def main(count: int, commits: int) -> None:
+def written(folder: str) -> tuple[int, int]:
+    """(files, bytes) under the folder."""
+    sizes = [os.stat(os.path.join(top, name)).st_size for top, _, names in os.walk(folder) for name in names]
+    return len(sizes), sum(sizes)
+
+
+def main(count: int, marks: list[int]) -> None:
     folder = tempfile.mkdtemp()
+    root = folder + "/graph"
     try:
-        repository = Repository.create(folder + "/graph", compile_schema(SCHEMA))
+        repository = Repository.create(root, compile_schema(SCHEMA))
         load = TableChange("node:P", appends=rows([f"p{i}" for i in range(count)], 0))
         repository.commit(Staging("main", WriterKind.LOAD, (load,)), repository.snapshot())
         repository.build_indices("main", {"node:P": [("id", "BTREE")]})
-        times = []
-        for i in range(commits):
+        times: list[float] = []
+        first = 0.0
+        print(f"one-row upserts into {count} rows")
+        print(f"{'commits':>8} {'median':>9} {'best':>8} {'ratio':>6} {'open':>8}  added")
+        for mark in marks:
+            while len(times) < mark - LAST:
+                times.append(upsert(repository, len(times), count))
+            repository.close()
+            before, begun = written(root), len(times)
+            while len(times) < mark:
+                times.append(upsert(repository, len(times), count))
+            repository.close()
+            after, done = written(root), len(times) - begun
+            last = times[-LAST:]
+            first = first or median(last)
             began = time.perf_counter()
-            change = TableChange("node:P", upserts=rows([f"p{i % count}"], i))
-            repository.commit(Staging("main", WriterKind.MUTATION, (change,)), repository.snapshot())
-            times.append((time.perf_counter() - began) * 1000)
-        times.sort()
-        print(
-            f"one-row upsert into {count} rows, {commits} commits: median {times[len(times) // 2]:.1f} ms, "
-            f"best {times[0]:.1f} ms, p95 {times[int(len(times) * 0.95)]:.1f} ms"
-        )
+            Repository.open(root).snapshot()
+            opened = (time.perf_counter() - began) * 1000
+            print(
+                f"{mark:>8} {median(last):>6.1f} ms {min(last):>5.1f} ms {median(last) / first:>6.2f} "
+                f"{opened:>5.1f} ms  "
+                f"{(after[0] - before[0]) / done:.1f} files, {(after[1] - before[1]) / done / 1024:.0f} KiB a commit",
+                flush=True,
+            )
     finally:
         shutil.rmtree(folder)
 
 
+def upsert(repository: Repository, number: int, count: int) -> float:
+    """One acknowledged commit, in milliseconds."""
+    began = time.perf_counter()
+    change = TableChange("node:P", upserts=rows([f"p{number % count}"], number))
+    repository.commit(Staging("main", WriterKind.MUTATION, (change,)), repository.snapshot())
+    return (time.perf_counter() - began) * 1000
+
+
 if __name__ == "__main__":
-    main(*(int(a) for a in (sys.argv[1:] + ["10000", "100"][len(sys.argv) - 1 :])))
+    given = sys.argv[1:]
+    main(int(given[0]) if given else 10_000, [int(n) for n in given[1].split(",")] if len(given) > 1 else [10, 1_000])

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from omnigraph import maintain
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, tail
 from omnigraph.write import merging
 
 SCHEMA = """node Person {
@@ -127,6 +127,17 @@ def optimize(repository: Repository) -> None:
     maintain.optimize(repository, actor=ACTOR, operation_id="OPOPTIMIZE")
 
 
+def long_tail(repository: Repository) -> None:
+    """A write that joins the short files of its table first."""
+    base = repository.snapshot()
+    kept, tail.TAIL_FILES = tail.TAIL_FILES, 1
+    try:
+        change = TableChange("edge:Knows", appends=knows([("dee", "bob")]))
+        repository.commit(Staging("main", WriterKind.MUTATION, (change,), operation_id="OPTAIL", actor=ACTOR), base)
+    finally:
+        tail.TAIL_FILES = kept
+
+
 def _merge(repository: Repository, into: str, operation_id: str) -> None:
     kept, merging.COPIED_FROM_ROWS = merging.COPIED_FROM_ROWS, 1
     try:
@@ -163,6 +174,7 @@ SCENARIOS = {
     "branch": (branch_write, "dev", "OPBRANCH"),
     "indices": (indices, "main", "OPINDEX"),
     "optimize": (optimize, "main", "OPOPTIMIZE"),
+    "tail": (long_tail, "main", "OPTAIL"),
     "merge": (merge, "main", "OPMERGE"),
     "merge-fork": (merge_into_branch, "dev", "OPMERGEDEV"),
 }

@@ -150,6 +150,7 @@ def delete_branch(engine: Engine, name: str) -> BranchInfo:
     """
     if lance_branch(name) is None or name.startswith("__"):
         raise BadRequest(f"branch {name!r} can't be deleted", details={"branch": name})
+    engine.history.afterwards.settle()  # rows that are about to be written to what goes
     with fork_lock(engine.store, exclusive=True, wait=WAIT_SECONDS) as held:
         if not held and engine.sidecars.tells_the_dead:
             raise _busy(name, "can't be deleted while branches get their first writes: retry")
@@ -224,6 +225,7 @@ def undo_branch(engine: Engine, made: BranchInfo) -> bool:
     under that lock a head that still is the inherited one means that no writer is past its fork. Where there is no such
     lock (object stores), the branch stays: it sees what its base sees and nothing else.
     """
+    engine.history.afterwards.settle()  # rows that are about to be written to what goes
     with fork_lock(engine.store, exclusive=True) as held:
         if not held or engine.manifest.current(made.name).head.id != made.head.id:
             return False

@@ -21,7 +21,8 @@ from omnigraph.storage.publish import CommitDraft, check_expected, publish
 from omnigraph.storage.recovery import Action, Decision
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable, now_text
 from omnigraph.storage.steps import Step, reach
-from omnigraph.storage.sweep import RECOVERY_ACTOR, heal, observe, roll_back
+from omnigraph.storage.sweep import heal, observe, roll_back
+from omnigraph.storage.tail import join_tail
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef
 
@@ -61,13 +62,14 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
         check_expected(state, pins, base.head.schema_hash)
         _check_head(state, staging.expect_head)
         refs = {key: _known(state, key) for key in keys}
-        for ref in refs.values():
+        for key, ref in refs.items():
             if ref.branch == lance_branch(branch):
-                refs[ref.table_key] = ref = settle_drift(engine, branch, ref)
-                pins[ref.table_key] = pin_of(ref)
+                refs[key] = settle_drift(engine, branch, ref)
+                if join_tail(engine, refs[key]):
+                    refs[key] = settle_drift(engine, branch, ref)
         if not keys:
             return _publish_merge(engine, staging, pins, base.head.schema_hash, operation_id or name)
-        write = _Write(engine, staging, refs, pins, base.head.schema_hash, name, operation_id or name)
+        write = _Write(engine, staging, state, refs, pins, base.head.schema_hash, name, operation_id or name)
         return write.run()
 
 
@@ -106,19 +108,25 @@ def _publish_merge(
 
 
 class _Write:
-    """One commit under way."""
+    """One commit under way.
+
+    Args:
+        state: what it publishes upon.
+        refs: where each table is staged: its pin in `state`, or a later version with the same rows.
+    """
 
     def __init__(
         self,
         engine: Engine,
         staging: Staging,
+        state: ManifestState,
         refs: dict[str, TableRef],
         pins: dict[str, Pin | None],
         schema_hash: str | None,
         name: str,
         operation_id: str,
     ) -> None:
-        self.engine, self.staging, self.refs, self.pins = engine, staging, refs, pins
+        self.engine, self.staging, self.state, self.refs, self.pins = engine, staging, state, refs, pins
         self.schema_hash = schema_hash
         self.branch = staging.branch
         self.lineage = lance_branch(staging.branch)
@@ -170,8 +178,8 @@ class _Write:
     def _check_branch(self) -> None:
         """The branch may have been deleted, and even made anew, before the sidecar could say that it is in use."""
         state = self.engine.manifest.current(self.branch)
-        for key, ref in self.refs.items():
-            now = state.tables.get(key)
+        for key in self.refs:
+            now, ref = state.tables.get(key), self.state.tables[key]
             if now is None or (now.branch, now.version, now.stamp) != (ref.branch, ref.version, ref.stamp):
                 raise ExpectedVersionMismatch(key, [ref.branch, ref.version], list(pin_of(now) or ()))
 
@@ -287,12 +295,16 @@ class _Write:
 
 
 def settle_drift(engine: Engine, branch: str, ref: TableRef) -> TableRef:
-    """The pin a write may stage on: where the head lies ahead of it by index builds alone, they are published first.
+    """Where a write may stage: the pin, or the head where index builds and compactions alone lie between.
+
+    The write's own publish covers what lies between.
 
     Raises:
         ExpectedVersionMismatch: another write has moved the table and is about to publish.
         Conflict: the head moved in a way that isn't explained; `omnigraph repair` looks into it.
     """
+    if engine.store.stands(ref.location, ref.branch, ref.version):
+        return ref
     dataset = engine.store.latest(ref.location, ref.branch)
     head = int(dataset.version)
     if head == ref.version:
@@ -316,15 +328,4 @@ def settle_drift(engine: Engine, branch: str, ref: TableRef) -> TableRef:
             code="drift_needs_repair",
             details={"table_key": ref.table_key, "pinned": ref.version, "head": head},
         )
-    settled = replace(ref, version=head, row_count=dataset.count_rows())
-    draft = CommitDraft(str(ULID()), RECOVERY_ACTOR, None, None, extra={"drift_published": ref.table_key})
-    done = publish(
-        engine.manifest,
-        engine.history,
-        branch,
-        draft,
-        [settled],
-        expected={ref.table_key: pin_of(ref)},
-        already=lambda _: None,
-    )
-    return replace(settled, stamp=done.id)
+    return replace(ref, version=head)

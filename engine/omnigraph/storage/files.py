@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -76,12 +77,9 @@ class LocalFiles:
             sync_directory(os.path.dirname(path))
 
     def delete(self, name: str) -> None:
-        with lance_errors(f"deleting {self.path(name)}"):
-            try:
-                os.unlink(self.path(name))
-            except FileNotFoundError:
-                return
-            sync_directory(os.path.dirname(self.path(name)))
+        """Gone for every process at once. After a power failure it may be there again: nothing may depend on that."""
+        with lance_errors(f"deleting {self.path(name)}"), contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path(name))
 
     def delete_folder(self, name: str) -> None:
         with lance_errors(f"deleting {self.path(name)}"):

@@ -10,13 +10,14 @@ import json
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import lance
 import pyarrow as pa
 
 from omnigraph.errors import NotFound
+from omnigraph.storage.afterwards import Afterwards
 from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, RECOVERIES, lance_branch, quoted
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.steps import Step, reach
@@ -64,6 +65,12 @@ RECOVERIES_SCHEMA = pa.schema(
 COMPACT_ABOVE = 24
 """Fragments of a system table from which on it is compacted."""
 
+VERSIONS_KEPT = 256
+"""Versions of a history table between two removals of the old ones: nobody reads them, and every open lists them."""
+
+READING_SECONDS = 60
+"""Age up to which an old version of a history table may still be read by someone who opened it as the newest."""
+
 
 def _naive(when: datetime) -> datetime:
     return when.astimezone(UTC).replace(tzinfo=None)
@@ -108,6 +115,7 @@ class History:
     def __init__(self, store: Store, manifest: Manifest) -> None:
         self.store = store
         self.manifest = manifest
+        self.afterwards = Afterwards()
         self._recorded: set[str] = set()
         self._lock = threading.RLock()
 
@@ -127,6 +135,7 @@ class History:
 
     def fill_gap(self, head: CommitInfo, branch: str) -> None:
         """Before the head row is overwritten: append its commit where a crash kept it from the tables."""
+        self.afterwards.settle()
         with self._lock, lance_errors(f"completing the history of branch {branch}"):
             if head.id in self._recorded:
                 return
@@ -146,6 +155,7 @@ class History:
 
         Until a commit of this branch names one of them as its parent, nothing of them is seen.
         """
+        self.afterwards.settle()
         with self._lock, lance_errors(f"completing the history of branch {branch}"):
             known = set(self._lineage(branch).to_table(columns=["graph_commit_id"])["graph_commit_id"].to_pylist())
             missing = [c for c in commits if c.id not in known]
@@ -183,8 +193,12 @@ class History:
     def _append(self, location: str, branch: str, rows: pa.Table) -> None:
         dataset = self._own(branch) if location == COMMITS else self.store.latest(location)
         known = set(dataset.schema.names)
+        before = int(dataset.version)
         written = lance.write_dataset(rows.select([n for n in rows.column_names if n in known]), dataset, mode="append")
         compact(written)
+        if before // VERSIONS_KEPT != int(written.version) // VERSIONS_KEPT:
+            # Lance keeps what a branch of the table began from.
+            written.cleanup_old_versions(older_than=timedelta(seconds=READING_SECONDS))
 
     def _merge(self, dataset: lance.LanceDataset, rows: pa.Table) -> None:
         """Insert the rows whose id isn't there; a race with the same row is lost silently, as it should be."""

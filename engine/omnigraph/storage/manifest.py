@@ -258,12 +258,26 @@ class Manifest:
 
     def handle(self, branch: str) -> lance.LanceDataset:
         """A fresh handle at the newest version of the branch. Raises NotFound for an unknown branch."""
-        dataset = self.store.latest_or_none(MANIFEST, branch) if self._is_branch(branch) else None
+        known = self._known(branch)
+        if known is not None:
+            dataset = self.store.version(MANIFEST, branch, known.version)
+        else:
+            dataset = self.store.latest_or_none(MANIFEST, branch) if self._is_branch(branch) else None
         if dataset is None:
             self.forget(branch)
             raise NotFound(f"there is no branch {branch!r}", details={"branch": branch})
         check_known(dataset)
         return dataset
+
+    def _known(self, branch: str) -> ManifestState | None:
+        """The branch's newest state, where it is at hand and one look tells that nothing followed."""
+        with self._lock:
+            known = self._newest.get(branch)
+        if known is None or not self._is_branch(branch):
+            return None
+        with self._lock:  # forgotten, if the branch was made anew
+            known = self._newest.get(branch)
+        return known if known is not None and self.store.stands(MANIFEST, branch, known.version) else None
 
     def prepare(self, branch: str) -> None:
         """Before the first write of this process on a branch: bring its manifest to our shape.
@@ -318,7 +332,8 @@ class Manifest:
         return name is None or (is_branch_path(name) and self.store.files.exists(ref_file(MANIFEST, name)))
 
     def current(self, branch: str) -> ManifestState:
-        return self.read(branch, self.handle(branch))
+        """The branch's newest state. Raises NotFound for an unknown branch."""
+        return self._known(branch) or self.read(branch, self.handle(branch))
 
     def read(self, branch: str, dataset: lance.LanceDataset) -> ManifestState:
         """The state at the handle's version. Cheap when little changed since the newest one known."""

@@ -129,6 +129,7 @@ def publish(
         raise Internal("a publish names a table twice")
     refs = [replace(ref, stamp=draft.id) for ref in refs]
     reach(Step.PUBLISH_BEFORE)
+    history.afterwards.settle()  # a compaction of ours beside the merge would make it fail
     for attempt in range(ATTEMPTS):
         dataset = manifest.handle(branch)
         migrate(manifest.store, dataset)
@@ -165,7 +166,7 @@ def publish(
             if not is_commit_race(error):
                 settled = manifest.current(branch)
                 if settled.head.id == draft.id:
-                    _follow_up(manifest, history, settled.head, branch, None)
+                    _follow_up(history, settled.head, branch, None)
                     return settled.head
                 with lance_errors(f"publishing on branch {branch}"):
                     raise
@@ -178,23 +179,27 @@ def publish(
             )
         else:  # something that isn't a commit of ours (a compaction) came in between
             commit = manifest.read(branch, dataset).head
-        _follow_up(manifest, history, commit, branch, dataset)
+        _follow_up(history, commit, branch, dataset)
         return commit
     raise RowLevelCasContention(branch, ATTEMPTS)
 
 
-def _follow_up(
-    manifest: Manifest, history: History, commit: CommitInfo, branch: str, dataset: lance.LanceDataset | None
-) -> None:
-    """The write is durable; its history rows and the manifest's upkeep follow.
+def _follow_up(history: History, commit: CommitInfo, branch: str, dataset: lance.LanceDataset | None) -> None:
+    """The write is durable; its history rows and the manifest's upkeep follow the answer.
 
     A failure here must not be answered as a failed write: the next publish appends the rows.
     """
-    try:
-        history.record(commit, branch)
-        if dataset is not None:
-            compact(dataset)
-    except OmniGraphError as error:
-        log.warning("commit %s is published; its history row follows with the next one: %s", commit.id, error.message)
-    except (OSError, ValueError, RuntimeError) as error:
-        log.warning("commit %s is published; compacting the manifest failed: %s", commit.id, scrub(str(error)))
+
+    def job() -> None:
+        try:
+            history.record(commit, branch)
+            if dataset is not None:
+                compact(dataset)
+        except OmniGraphError as error:
+            log.warning(
+                "commit %s is published; its history row follows with the next one: %s", commit.id, error.message
+            )
+        except (OSError, ValueError, RuntimeError) as error:
+            log.warning("commit %s is published; compacting the manifest failed: %s", commit.id, scrub(str(error)))
+
+    history.afterwards.do(job)

@@ -93,6 +93,10 @@ class Repository:
         """Whether this operation created the graph."""
         return made_by(self.engine, operation_id) is not None
 
+    def close(self) -> None:
+        """Wait for what follows the acknowledged writes: their rows in the history."""
+        self.engine.history.afterwards.settle()
+
     # --- reading ---
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:

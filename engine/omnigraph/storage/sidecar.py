@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from omnigraph.errors import Conflict, NotFound, RecoveryPending
-from omnigraph.storage.files import LocalFiles, sync_directory, write_all
+from omnigraph.storage.files import LocalFiles, write_all
 from omnigraph.storage.layout import MAIN, RECOVERY, is_branch_path, lance_branch
 from omnigraph.storage.manifest import Pin
 from omnigraph.storage.steps import Step, reach
@@ -298,7 +298,6 @@ class Sidecars:
                 os.fsync(handle)
                 reach(Step.SIDECAR_TEMPORARY)
                 os.link(temporary, path)  # unlike a rename it fails where the name is taken
-                sync_directory(folder)
             except FileExistsError as error:
                 os.close(handle)
                 raise _in_flight(sidecar) from error

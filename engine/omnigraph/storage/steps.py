@@ -27,6 +27,7 @@ class Step(StrEnum):
     SIDECAR_TEMPORARY = "sidecar.temporary"
     SIDECAR_WRITTEN = "sidecar.written"
     TABLE_FORKED = "table.forked"
+    TAIL_JOINED = "tail.joined"
     TABLE_COMMITTED = "table.committed"
     INDEX_BUILT = "index.built"
     COMPACTION_WRITTEN = "compaction.written"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
 from typing import Any
@@ -10,7 +11,7 @@ import lance
 import pyarrow as pa
 
 from omnigraph.errors import NotFound
-from omnigraph.storage.files import Files, files_of
+from omnigraph.storage.files import Files, LocalFiles, files_of
 from omnigraph.storage.layout import MARK, lance_branch
 from omnigraph.storage.relocate import Moved, is_moved
 from omnigraph.storage.translate import is_missing, lance_errors
@@ -64,6 +65,17 @@ class Store:
         with lance_errors(f"opening {location} at version {version}"):
             return self._open(location, branch, version)
 
+    def stands(self, location: str, branch: str | None, version: int) -> bool:
+        """Whether this version is known to be a lineage's newest; False: it isn't, or one look can't tell (stores).
+
+        Versions of a lineage have no gap, so the newest is the one whose successor has no file: a look at two names,
+        where a listing takes longer the more versions there are.
+        """
+        if not isinstance(self.files, LocalFiles):
+            return False
+        versions = os.path.join(self.path(location, branch), "_versions")
+        return _has(versions, version) and not _has(versions, version + 1)
+
     def pinned(self, ref: TableRef) -> lance.LanceDataset:
         """A handle at the version a snapshot sees; shared, for reading only.
 
@@ -107,6 +119,10 @@ class Store:
         return lance.dataset(
             path, version=version, session=self.session, storage_options=dict(self.root.options) or None
         )
+
+
+def _has(versions: str, version: int) -> bool:
+    return os.path.exists(os.path.join(versions, f"{2**64 - 1 - version:020}.manifest"))
 
 
 def _removed(ref: TableRef) -> NotFound:

@@ -10,7 +10,7 @@ from typing import Any
 from ulid import ULID
 
 from omnigraph.errors import Internal, RecoveryPending
-from omnigraph.storage.drift import mark_of, neutral_upto
+from omnigraph.storage.drift import mark_of, neutral, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
 from omnigraph.storage.forks import delete_fork
@@ -199,13 +199,16 @@ def observe(engine: Engine, state: ManifestState, sidecar: Sidecar, table: Sidec
         return Observed(pin_of(ref), None)
     head = int(dataset.version)
     pinned = ref.version if ref.branch == table.table_branch else table.expected_version
+    staged = table.expected_version
+    if pinned < staged <= head and sidecar.marked and neutral(dataset, pinned, staged):
+        pinned = staged  # the writer met versions that change no row, and staged after them
     ours: bool | None = None
     if sidecar.marked and head > pinned:
         with lance_errors(f"reading what moved {table.table_key}"):
             # Index builds and compactions can't carry a mark; nothing else of ours moves a table without one.
             mark = mark_of(dataset, pinned + 1)
         ours = mark == sidecar.name if mark else None
-    return Observed(pin_of(ref), head, ours)
+    return Observed((ref.branch, pinned if ref.branch == table.table_branch else ref.version), head, ours)
 
 
 def _still_valid(state: ManifestState, sidecar: Sidecar) -> bool:
@@ -216,8 +219,8 @@ def _still_valid(state: ManifestState, sidecar: Sidecar) -> bool:
 
 def _roll_forward(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) -> dict[str, Any]:
     refs: list[TableRef] = []
-    expected = _pins(sidecar)
     state = engine.manifest.current(sidecar.branch)
+    expected = _pins(sidecar, state)
     if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
         refs, registrations, gone = to_publish(engine, state, sidecar)
         commit = _publish(engine, sidecar, "RolledForward", refs, expected | dict(sidecar.reads), registrations, gone)
@@ -268,10 +271,13 @@ def roll_back(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) 
     return _finish(engine, held, sidecar, commit, "RolledBack", tables=outcomes)
 
 
-def _pins(sidecar: Sidecar) -> dict[str, Pin | None]:
+def _pins(sidecar: Sidecar, state: ManifestState) -> dict[str, Pin | None]:
+    """The pins a roll forward publishes upon: a table's own lineage as it was classified, else what it forked from."""
     if sidecar.writer_kind in CHANGES_NO_ROW:
         return {}
-    return {t.table_key: (t.expected_branch, t.expected_version) for t in sidecar.tables}
+    pins = {t.table_key: pin_of(state.tables.get(t.table_key)) for t in sidecar.tables}
+    forked = [t for t in sidecar.tables if (pin := pins[t.table_key]) is None or pin[0] != t.table_branch]
+    return pins | {t.table_key: (t.expected_branch, t.expected_version) for t in forked}
 
 
 def _publish(

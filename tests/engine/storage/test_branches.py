@@ -89,7 +89,7 @@ def test_a_deleted_branch_leaves_nothing_and_its_name_is_free(repository: Reposi
     refs = {"node:P": held.state.tables["node:P"]}
     assert refs["node:P"].version == repository.snapshot("dev/one").tables["node:P"].version
     staging = Staging("dev/one", WriterKind.MUTATION, (TableChange("node:P", upserts=people("late")),))
-    late = _Write(other.engine, staging, refs, {}, held.schema_hash, "OPLATE", "OPLATE")
+    late = _Write(other.engine, staging, held.state, refs, {}, held.schema_hash, "OPLATE", "OPLATE")
     with pytest.raises(ExpectedVersionMismatch):
         late.run()
     assert ids(other.snapshot("dev/one")) == ["a", "c"]

@@ -34,6 +34,7 @@ def original(tmp_path: Path) -> Path:
     put(repository, "dev", "c")
     repository.create_branch("deep/er", from_="dev")
     put(repository, "deep/er", "d")
+    repository.close()
     return tmp_path / "first"
 
 

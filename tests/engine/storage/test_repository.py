@@ -284,6 +284,7 @@ def test_a_fork_that_a_kill_left_half_made_is_made_anew(repository: Repository) 
 def test_a_history_that_a_kill_left_half_made_does_not_block_a_new_branch(repository: Repository) -> None:
     repository.create_branch("dev")
     put(repository, TableChange("node:P", appends=people("e")), branch="dev")
+    repository.close()
     repository.engine.store.latest("__manifest").branches.delete("dev")
     _half_made(repository, "_graph_commits.lance", "dev")
     again = Repository.open(repository.uri)
