@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.read.compute import Array, pc
+from omnigraph.read.numbering import Splice
 
 __all__ = ["IdMap", "hash_one", "hash_strings"]
 
@@ -89,6 +90,33 @@ class IdMap:
     @property
     def nbytes(self) -> int:
         return int(self._order.nbytes + self._sorted.nbytes)
+
+    def spliced(self, ids: Array, step: Splice) -> IdMap | None:
+        """The map of the same ids after a change of positions; None where it has to be made anew.
+
+        Args:
+            ids: all ids afterwards. Those of updated rows are as before.
+        """
+        if self._exact is not None:
+            return None
+        order, known = self._order, self._sorted
+        if len(step.removed):
+            gone = np.zeros(step.size, dtype=bool)
+            gone[step.removed] = True
+            stays = ~gone[order]
+            known = known[stays]
+            order = step.moved(order[stays].astype(np.int64)).astype(order.dtype)
+        if step.appended:
+            hashes = hash_strings(ids.slice(step.kept))
+            by_hash = np.argsort(hashes)
+            spot = np.searchsorted(known, hashes[by_hash])
+            known = np.insert(known, spot, hashes[by_hash])
+            order = np.insert(order, spot, (by_hash + step.kept).astype(order.dtype))
+            if bool((known[1:] == known[:-1]).any()):
+                return None
+        out = object.__new__(IdMap)
+        out._ids, out._order, out._sorted, out._exact, out.repeated = ids, order, known, None, {}
+        return out
 
     def position(self, text: str) -> int:
         """The position of one id, −1 if it isn't there."""

@@ -17,7 +17,10 @@ from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Context, Indices
 from omnigraph.read.tables import Rows
 
-__all__ = ["Followed", "HopFilter", "HopWay", "Hops", "Neighbours", "Stored", "neighbours"]
+__all__ = ["REFRESHED", "Followed", "HopFilter", "HopWay", "Hops", "Neighbours", "Stored", "neighbours"]
+
+REFRESHED = 0.02
+"""What changing something of an earlier version costs, against making it anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,12 @@ class HopWay:
 
     def built(self, ctx: Context) -> bool:
         return ctx.adjacency.has(ctx.snapshot, self.edge, *self.ends)
+
+    def share(self, ctx: Context) -> float:
+        """How much of building its adjacency is still to be done: nothing, all, or a change to an earlier one."""
+        if self.built(ctx):
+            return 0.0
+        return REFRESHED if ctx.adjacency.earlier(ctx.snapshot, self.edge, *self.ends) else 1.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

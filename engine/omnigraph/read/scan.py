@@ -17,6 +17,7 @@ from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
 from omnigraph.read.datum import Evaluate
 from omnigraph.read.env import ColumnEnv, rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
+from omnigraph.read.hops import REFRESHED
 from omnigraph.read.tables import TableData
 from omnigraph.read.walk import conjuncts
 
@@ -133,7 +134,7 @@ class ScanStep:
             return False
         if self.estimate * 20 > table.rows:
             return False
-        whole = table.rows * (_CELL * len(self._needed()) + _ID)
+        whole = table.rows * (_CELL * len(self._needed()) + _ID) * (REFRESHED if table.refreshes else 1)
         return ctx.tables.rather_alone(("rows", ctx.snapshot.fingerprint(self.table_key)), _SCAN, whole, count=count)
 
     def _pushed(self, ctx: Context) -> str | None:

@@ -12,9 +12,10 @@ a date64 in several places.
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,26 +24,23 @@ import pyarrow as pa
 from omnigraph.errors import Internal
 from omnigraph.read.compute import Array, Chunked, pc, py_buffer
 from omnigraph.read.hashing import IdMap
-from omnigraph.read.settings import read_settings
+from omnigraph.read.kept import Kept, Sized
+from omnigraph.read.numbering import Numbering, RowIds
 from omnigraph.storage.types import TableRef
+
+if TYPE_CHECKING:
+    from omnigraph.storage.delta import RowChanges
 
 __all__ = ["ROW_ID", "TABLES", "Readable", "Rows", "TableCache", "TableData", "list_keys", "one_array", "sort_codes"]
 
 Codes = npt.NDArray[np.int32]
 T = TypeVar("T")
+S = TypeVar("S", bound=Sized)
 
 TIMESTAMP = pa.timestamp("ms", "UTC")
 
 ROW_ID = "_rowid"
 """The column that tells a row from all others of its table, whichever version."""
-
-
-class _Sized(Protocol):
-    @property
-    def nbytes(self) -> int: ...
-
-
-Sized = TypeVar("Sized", bound=_Sized)
 
 
 class Readable(Protocol):
@@ -64,6 +62,10 @@ class Readable(Protocol):
     def take(self, table_key: str, row_ids: npt.NDArray[np.uint64], columns: list[str]) -> pa.Table: ...
 
     def indexed_rows(self, table_key: str, column: str) -> int: ...
+
+    def file_names(self, table_key: str) -> frozenset[str]: ...
+
+    def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> RowChanges | None: ...
 
     def fingerprint(self, table_key: str) -> Hashable: ...
 
@@ -162,11 +164,11 @@ class Rows:
         self._derived[what, name] = value
         return value
 
-    def derived(self, what: str, name: str, make: Callable[[], Sized]) -> Sized:
+    def derived(self, what: str, name: str, make: Callable[[], S]) -> S:
         """What is made of a column once and kept with it."""
         found = self._derived.get((what, name))
         if found is not None:
-            return cast("Sized", found)
+            return cast("S", found)
         made = make()
         return self._derive(what, name, made, made.nbytes)
 
@@ -199,98 +201,197 @@ class Rows:
 
 
 class TableData(Rows):
-    """One cached table. Columns come from the snapshot that asks first; all snapshots of a fingerprint are equal."""
+    """One cached table. Columns come from the snapshot that asks first; all snapshots of a fingerprint are equal.
+
+    Args:
+        key: the table's fingerprint.
+        numbering: its positions, where something that is kept relies on them.
+        earlier: versions it may have grown from, whose columns are changed instead of read again; the nearest first.
+    """
 
     whole = True
 
-    def __init__(self, table_key: str, rows: int, cache: TableCache) -> None:
-        super().__init__(table_key, rows, {})
+    def __init__(
+        self, ref: TableRef, key: Hashable, cache: TableCache, numbering: Numbering | None, earlier: Iterable[TableData]
+    ) -> None:
+        super().__init__(ref.table_key, ref.row_count, {})
+        self.ref = ref
+        self.key = key
         self._cache = cache
         self._lock = threading.Lock()
-        self._row_ids: npt.NDArray[np.uint64] | None = None
+        self._numbering = numbering
+        self._earlier = [weakref.ref(table) for table in earlier] if numbering is None else []
         self.nbytes = 0
 
     def has(self, names: Iterable[str]) -> bool:
         return all(name in self._columns for name in names)
 
     def load(self, snapshot: Readable, names: Iterable[str]) -> TableData:
-        """Make the columns present, in one scan."""
+        """Make the columns present: from an earlier version, the others in one scan."""
         if self.has(names):
             return self
         with self._lock:
+            self._begin(snapshot)
             missing = sorted({n for n in names if n not in self._columns})
             if missing:
-                table = snapshot.scan(self.table_key, columns=[*missing, ROW_ID])
-                self._number(table)
-                for name in missing:
-                    column = one_array(table.column(name))
-                    self._columns[name] = column
-                    self.nbytes += column.nbytes
+                for name, column in self._read(snapshot, missing).items():
+                    self._keep(name, column)
         self._cache.settle()
         return self
 
-    def _number(self, table: pa.Table) -> None:
-        if self._row_ids is None:
-            self.rows = table.num_rows
-            self._row_ids = table.column(ROW_ID).to_numpy()
-            self.nbytes += self._row_ids.nbytes
+    def numbering(self, snapshot: Readable) -> Numbering:
+        """The positions of the rows."""
+        if self._numbering is None:
+            with self._lock:
+                self._begin(snapshot)
+                if self._numbering is None:
+                    self._read(snapshot, [])
+        return self._known()
 
-    def number(self, table: pa.Table) -> None:
-        """Learn the row ids from a scan of the whole table, if they aren't known."""
+    def read(self, snapshot: Readable, names: list[str]) -> dict[str, Array]:
+        """Columns in the order of the positions, not kept."""
         with self._lock:
-            self._number(table)
+            self._begin(snapshot)
+            return self._read(snapshot, names)
 
-    def row_ids(self) -> npt.NDArray[np.uint64]:
-        if self._row_ids is None:
-            raise Internal(f"{self.table_key} is asked for row ids before it was read")
-        return self._row_ids
+    def row_ids(self) -> RowIds:
+        return self._known().row_ids
 
-    def places(self, row_ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """The positions of rows, all of which are here."""
-        known = self.row_ids()
-        order = self.derived("order", ROW_ID, lambda: _ascending(known))
-        spot = np.searchsorted(known, row_ids, sorter=order if len(order) else None)
-        return order[spot] if len(order) else spot
+    def places(self, row_ids: RowIds) -> npt.NDArray[np.int64]:
+        """The positions of rows, −1 of those that aren't there."""
+        return self._known().places(row_ids)
+
+    def _known(self) -> Numbering:
+        if self._numbering is None:
+            raise Internal(f"positions in {self.table_key} are asked for before it was read")
+        return self._numbering
 
     @property
     def finds(self) -> bool:
         """Whether ids lead to positions without making the map first."""
         return ("map", "id") in self._derived
 
+    @property
+    def refreshes(self) -> bool:
+        """Whether it isn't read yet and may come from an earlier version."""
+        return self._numbering is None and any(earlier() is not None for earlier in self._earlier)
+
+    @property
+    def loaded(self) -> bool:
+        return self._numbering is not None
+
+    # ---- under the lock ----
+
+    def _read(self, snapshot: Readable, names: list[str]) -> dict[str, Array]:
+        natural = self._numbering is not None and self._numbering.natural
+        table = snapshot.scan(self.table_key, columns=names if natural and names else [*names, ROW_ID])
+        if not natural:
+            row_ids = table.column(ROW_ID).to_numpy()
+            numbering = self._numbering
+            if numbering is None:
+                numbering = self._number(Numbering(row_ids, snapshot.file_names(self.table_key)))
+            if not numbering.natural:
+                order: Array = pa.array(np.argsort(numbering.places(row_ids)))
+                table = table.take(order)
+        return {name: one_array(table.column(name)) for name in names}
+
+    def _number(self, numbering: Numbering) -> Numbering:
+        """Take up positions, or those that others rely on already."""
+        self._numbering = numbering = self._cache.number(self.key, numbering)
+        self.rows = numbering.rows
+        self.nbytes += numbering.row_ids.nbytes
+        return numbering
+
+    def _keep(self, name: str, column: Array) -> None:
+        self._columns[name] = column
+        self.nbytes += column.nbytes
+
+    def _begin(self, snapshot: Readable) -> None:
+        """Take over from an earlier version what it has, if it tells what changed since."""
+        candidates, self._earlier = self._earlier, []
+        for candidate in candidates:
+            earlier = candidate()
+            if self._numbering is None and earlier is not None and earlier.loaded:
+                self._take_over(snapshot, earlier)
+
+    def _take_over(self, snapshot: Readable, earlier: TableData) -> None:
+        old, columns, derived = earlier._known(), dict(earlier._columns), dict(earlier._derived)
+        changes = snapshot.row_changes(self.table_key, earlier.ref, old.files, most=1_000 + old.rows // 20)
+        if changes is None:
+            return
+        files = snapshot.file_names(self.table_key)
+        if not len(changes.removed) and not len(changes.written):
+            made = old.unchanged(earlier.key, files)
+            if self._number(made) is made:
+                for name, column in columns.items():
+                    self._keep(name, column)
+                self._derived.update(derived)
+            return
+        made = old.spliced(earlier.key, changes.removed, changes.written, files)
+        if made.rows != snapshot.tables[self.table_key].row_count:
+            return  # the versions aren't what they seem
+        step, names = made.steps[-1], sorted(columns)
+        new: dict[str, Array] = {}
+        if names:
+            table = snapshot.take(self.table_key, made.written(), names)
+            new = {name: one_array(table.column(name)) for name in names}
+        if "id" in new:
+            before = columns["id"].take(pa.array(step.updated)).cast(new["id"].type)
+            if not new["id"].slice(0, len(step.updated)).equals(before):
+                return  # an id wandered from one row to another
+        if self._number(made) is not made:
+            return
+        for name in names:
+            if columns[name].nbytes + new[name].nbytes < 2**31 - 1 or not pa.types.is_string(columns[name].type):
+                self._keep(name, step.column(columns[name], new[name]))
+        known = derived.get(("map", "id"))
+        if isinstance(known, IdMap) and "id" in self._columns:
+            moved = known.spliced(self._columns["id"], step)
+            if moved is not None:
+                self._derive("map", "id", moved, moved.nbytes)
+
     def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
         self.nbytes += nbytes
         return super()._derive(what, name, value, nbytes)
-
-
-def _ascending(row_ids: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """The order that sorts them; empty where they ascend as they are."""
-    if bool((row_ids[1:] > row_ids[:-1]).all()):
-        return np.zeros(0, dtype=np.int64)
-    return np.argsort(row_ids)
 
 
 _AGAIN = 500.0
 
 
 class TableCache:
-    """Tables by fingerprint, the least recently used dropped past `cache_bytes`. Thread-safe."""
+    """Tables by fingerprint. Thread-safe.
 
-    def __init__(self, limit_bytes: int | None = None) -> None:
-        self._limit = limit_bytes
+    Args:
+        kept: where they are kept, with whatever else shares the memory.
+    """
+
+    def __init__(self, kept: Kept | None = None) -> None:
+        self.kept = Kept() if kept is None else kept
         self._lock = threading.Lock()
-        self._tables: OrderedDict[Hashable, TableData] = OrderedDict()
         self._spent: OrderedDict[Hashable, float] = OrderedDict()
+        self._numberings: weakref.WeakValueDictionary[Hashable, Numbering] = weakref.WeakValueDictionary()
 
     def get(self, snapshot: Readable, table_key: str) -> TableData:
         """The (perhaps still empty) entry of this table at the snapshot's version."""
         key = snapshot.fingerprint(table_key)
+        found = self.kept.get(("table", key))
+        if found is None:
+            ref = snapshot.tables[table_key]
+            with self._lock:
+                made = TableData(ref, key, self, self._numberings.get(key), self._earlier(ref))
+                found = self.kept.add(("table", key), made)
+        return cast("TableData", found)
+
+    def _earlier(self, ref: TableRef) -> list[TableData]:
+        """The versions in memory that this one has most likely grown from: its own branch's first, newest first."""
+        found = [t for _, t in self.kept.items() if isinstance(t, TableData) and t.loaded]
+        found = [t for t in found if t.ref.location == ref.location and t.ref.version <= ref.version]
+        return sorted(found, key=lambda t: (t.ref.branch != ref.branch, -t.ref.version))[:3]
+
+    def number(self, key: Hashable, numbering: Numbering) -> Numbering:
+        """Remember positions for as long as anything relies on them; of two made at once the first ones hold."""
         with self._lock:
-            table = self._tables.get(key)
-            if table is None:
-                table = self._tables[key] = TableData(table_key, snapshot.tables[table_key].row_count, self)
-            else:
-                self._tables.move_to_end(key)
-            return table
+            return self._numberings.setdefault(key, numbering)
 
     def rather_alone(self, key: Hashable, alone: float, whole: float, *, count: bool = True) -> bool:
         """Whether to answer a question by itself once more, instead of preparing for all that follow.
@@ -314,22 +415,16 @@ class TableCache:
             return rather
 
     def settle(self) -> None:
-        """Drop what is over the limit; the newest entry stays."""
-        limit = read_settings().cache_bytes if self._limit is None else self._limit
-        with self._lock:
-            total = sum(t.nbytes for t in self._tables.values())
-            while total > limit and len(self._tables) > 1:
-                _, dropped = self._tables.popitem(last=False)
-                total -= dropped.nbytes
+        """Drop what is over the limit."""
+        self.kept.settle()
 
     @property
     def nbytes(self) -> int:
-        with self._lock:
-            return sum(t.nbytes for t in self._tables.values())
+        return self.kept.nbytes
 
     def clear(self) -> None:
+        self.kept.clear()
         with self._lock:
-            self._tables.clear()
             self._spent.clear()
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from omnigraph.read.adjacency import Links
 from omnigraph.read.datum import Longs
 from omnigraph.read.frame import Binding, Context, Frame, Indices
-from omnigraph.read.hops import HopFilter, Hops, HopWay, Stored
+from omnigraph.read.hops import REFRESHED, HopFilter, Hops, HopWay, Stored
 from omnigraph.read.lookup import FAR, LookedUp, Outgrown
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.tables import Rows, TableData
@@ -161,8 +161,10 @@ class Traversal:
             alone += (sum(sides) + 1) * _SCAN + level * len(edges) * _LOOK_UP + tails * _CELL
             level = min(level * degree, nodes[self.far])
             alone += level * _NODE
-        build = sum(e * _EDGE for e, way in zip(edges, self.ways, strict=True) if not way.built(ctx))
-        build += sum(n * _ID for key, n in nodes.items() if not ctx.tables.get(ctx.snapshot, key).finds)
+        build = sum(e * way.share(ctx) * _EDGE for e, way in zip(edges, self.ways, strict=True))
+        for key, rows in nodes.items():
+            table = ctx.tables.get(ctx.snapshot, key)
+            build += 0.0 if table.finds else rows * _ID * (REFRESHED if table.refreshes else 1)
         return alone, build * ctx.settings.csr_build_factor + 2 * _SCAN
 
     def _tail(self, ctx: Context, way: HopWay) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import lance
@@ -22,7 +23,7 @@ from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableRef
 
-__all__ = ["touched_ids", "whole_fragments"]
+__all__ = ["RowChanges", "file_names", "row_changes", "touched_ids", "whole_fragments"]
 
 _UPDATED = "_row_last_updated_at_version"
 _CREATED = "_row_created_at_version"
@@ -49,6 +50,76 @@ def touched_ids(
         else:
             found = _since(store, base, one, frozenset()) + _since(store, base, other, without)
     return pc.unique(pa.concat_arrays(found)) if found else pa.array([], pa.string())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowChanges:
+    """What became of a table since one of its earlier versions, by row ids (uint64).
+
+    Args:
+        removed: rows that were there and are gone.
+        written: rows inserted or updated since, as far as they are there now; in no order.
+    """
+
+    removed: np.ndarray[Any, Any]
+    written: np.ndarray[Any, Any]
+
+
+def file_names(dataset: lance.LanceDataset) -> frozenset[str]:
+    """What a table's rows are made of: data files and deletion files. Each is written once, so equal names are equal
+    rows, in whichever branch or version."""
+    out: set[str] = set()
+    for fragment in dataset.get_fragments():
+        deleted = fragment.metadata.deletion_file
+        out.update(f"{fragment.fragment_id}:{file.path}" for file in fragment.data_files())
+        if deleted is not None:
+            out.add(f"{fragment.fragment_id}:{deleted.read_version}:{deleted.id}")
+    return frozenset(out)
+
+
+def row_changes(store: Store, old: TableRef, files: frozenset[str], new: TableRef, *, most: int) -> RowChanges | None:
+    """The rows that differ from an earlier version of the table; None where nothing tells, or too many do.
+
+    Args:
+        old: the version the caller knows.
+        files: that version's `file_names`, as the caller saw them: a branch made again may count the same versions.
+        new: a version that has grown from it.
+        most: rows.
+    """
+    try:
+        return _row_changes(store, old, files, new, most)
+    except NotFound:
+        return None  # the earlier version was cleaned away
+
+
+def _row_changes(store: Store, old: TableRef, files: frozenset[str], new: TableRef, most: int) -> RowChanges | None:
+    with lance_errors(f"comparing two versions of {new.table_key}"):
+        common = common_version(store, old, new)
+        if common is None or (common.branch, common.version) != (old.branch, old.version):
+            return None
+        base = store.version(old.location, old.branch, old.version)
+        now = store.pinned(new)
+        if not (now.has_stable_row_ids and _columns(base) == _columns(now) and file_names(base) == files):
+            return None
+        before, after = _fragments(base), _fragments(now)
+        same = before.keys() & after.keys()
+        gone = [f for key, f in before.items() if key not in same]
+        come = [f for key, f in after.items() if key not in same]
+        known = {_written(f) for f in gone}
+        fresh = [f for f in come if _written(f) not in known]
+        written = np.zeros(0, dtype=np.uint64)
+        if fresh:
+            rows = now.scanner(columns=[], with_row_id=True, filter=f"{_UPDATED} > {base.version}", fragments=fresh)
+            written = rows.to_table()["_rowid"].to_numpy()
+        removed = np.zeros(0, dtype=np.uint64)
+        if gone and len(written) <= most:
+            removed = _removed_row_ids(store, base, new, gone, now, come)
+        return RowChanges(removed, written) if len(written) + len(removed) <= most else None
+
+
+def _columns(dataset: lance.LanceDataset) -> list[tuple[str, int]]:
+    """Names with the field each one means: a name may be given to another column."""
+    return [(field.name(), field.id()) for field in dataset.lance_schema.fields()]
 
 
 def _nothing() -> TableRef:

@@ -15,6 +15,7 @@ from omnigraph.errors import BadRequest, NotFound
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.ir import SchemaIR, ir_of
 from omnigraph.storage.blobs import StoredBlob, digests, null_mask, read_bytes, stored_blob, stored_sizes
+from omnigraph.storage.delta import RowChanges, file_names, row_changes
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.schemas import load_catalog, load_ir
@@ -127,6 +128,15 @@ class Snapshot:
             found = self.dataset(table_key).describe_indices()
         covered = [i.num_rows_indexed for i in found if list(i.field_names) == [column] and i.index_type == "BTree"]
         return int(max(covered, default=0))
+
+    def file_names(self, table_key: str) -> frozenset[str]:
+        """The files its rows are made of; equal names are equal rows."""
+        with lance_errors(f"reading the files of {table_key}"):
+            return file_names(self.dataset(table_key))
+
+    def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> RowChanges | None:
+        """What changed in the table since an earlier version with these `file_names`; see `delta.row_changes`."""
+        return row_changes(self._engine.store, old, files, self.ref(table_key), most=most)
 
     def fragment_rows(self, table_key: str, numbers: Collection[int], columns: Sequence[str]) -> pa.Table:
         """The rows of some of the table's data fragments, by their numbers."""

@@ -54,6 +54,12 @@ class MemorySnapshot:
     def indexed_rows(self, table_key: str, column: str) -> int:
         return self.data[table_key].num_rows
 
+    def file_names(self, table_key: str) -> frozenset[str]:
+        return frozenset({f"{self.serial}:{table_key}"})
+
+    def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> None:
+        """Nothing tells."""
+
     def _numbered(self, table_key: str) -> pa.Table:
         """With row ids that don't ascend."""
         table = self.data[table_key]

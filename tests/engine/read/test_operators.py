@@ -17,6 +17,7 @@ from omnigraph import read
 from omnigraph.errors import BadRequest
 from omnigraph.query import bind_params, compile_query
 from omnigraph.read.hashing import IdMap, hash_one, hash_strings
+from omnigraph.read.kept import Kept
 from omnigraph.read.order import first_rows, sort_key, sorted_rows
 from omnigraph.read.scan import pushed_filter
 from omnigraph.read.settings import read_settings
@@ -235,7 +236,7 @@ def test_time_and_cancellation(graph: Snapshot) -> None:
 
 
 def test_columns_are_read_once_and_dropped_past_the_limit(graph: Snapshot) -> None:
-    cache = TableCache(limit_bytes=1)
+    cache = TableCache(Kept(limit_bytes=1))
     people = cache.get(graph, "node:Person").load(graph, ["name"])
     assert cache.get(graph, "node:Person") is people
     cache.get(graph, "node:Company").load(graph, ["name"])
