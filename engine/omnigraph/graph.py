@@ -28,7 +28,16 @@ from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
     from omnigraph.storage import OptimizeReport, RepairReport
-    from omnigraph.write import Diff, LoadResult, MergeResult, MutationResult, Progress, SchemaResult
+    from omnigraph.write import (
+        Diff,
+        EmbedProgress,
+        EmbedReport,
+        LoadResult,
+        MergeResult,
+        MutationResult,
+        Progress,
+        SchemaResult,
+    )
     from omnigraph.write.mapping import Mapping as LoadMapping
     from omnigraph.write.sources import Source
 
@@ -545,6 +554,46 @@ class Graph:
             operation_id=operation_id,
             progress=progress,
             embed=embed,
+        )
+
+    def embed(
+        self,
+        types: Sequence[str] | None = None,
+        *,
+        branch: str = "main",
+        only_missing: bool = True,
+        dry_run: bool = False,
+        batch_rows: int | None = None,
+        actor: str | None = None,
+        progress: Callable[[EmbedProgress], None] | None = None,
+    ) -> EmbedReport:
+        """Make the vectors of `@embed` that rows with a text lack, in batches, each its own commit.
+
+        What was finished stays if it is interrupted; called again it goes on, and with nothing missing does nothing.
+
+        Args:
+            types: names of node and edge types; default is all.
+            branch: the branch to fill.
+            only_missing: False makes every vector anew, after a change of the model.
+            dry_run: count what is missing, and neither ask the provider nor write.
+            batch_rows: rows of one commit; default by the size of their vectors.
+            actor: who asks; default is the graph's.
+            progress: called after each batch.
+
+        Raises:
+            BadRequest: no provider is set up, or its model isn't the one the schema records.
+            NotFound: no such branch or type.
+            Unavailable: the provider gives no vectors.
+        """
+        return write.embed(
+            self._repository,
+            types=types,
+            branch=branch,
+            only_missing=only_missing,
+            dry_run=dry_run,
+            batch_rows=batch_rows,
+            actor=actor or self.actor,
+            progress=progress,
         )
 
     # ---- maintenance -----------------------------------------------------------------------------------------------

@@ -73,6 +73,10 @@ def load(
     from_: Annotated[
         str | None, typer.Option("--from", metavar="BRANCH", help="Make the branch from this one if it isn't there.")
     ] = None,
+    embed: Annotated[
+        Literal["now", "later"] | None,
+        typer.Option("--embed", help="Make missing @embed vectors now, or leave them to embed.", show_default="now"),
+    ] = None,
     actor: Actor = None,
     format: Format = "table",
     quiet: Quiet = False,
@@ -105,6 +109,7 @@ def load(
             from_=from_,
             mapping=Mapping.read(mapping) if mapping is not None else None,
             progress=progress,
+            embed=embed,
         )
     seconds = time.monotonic() - started
     total = sum(rows for _, rows in result.tables)
@@ -114,17 +119,25 @@ def load(
     ]
     width = max((len(key) for key, _ in result.tables), default=0)
     lines += [f"  {key:<{width}}  {rows:>12,}" for key, rows in result.tables]
+    if result.vectors:
+        lines.append(f"made {result.vectors:,} vectors")
     out.report(
         "\n".join(lines),
         {
             "branch": branch,
+            "branch_created": result.branch_created,
             "mode": mode,
             "rows": total,
             "tables": [{"table_key": key, "rows_loaded": rows} for key, rows in result.tables],
             "commit": commit,
+            "vectors": result.vectors,
+            "unfilled": dict(result.unfilled),
             "seconds": round(seconds, 3),
         },
     )
+    if result.unfilled:
+        waiting = ", ".join(f"{n:,} of {name}" for name, n in result.unfilled)
+        out.note(f"texts without their vector: {waiting}; omnigraph embed {graph} makes them")
     out.hint(f"omnigraph ensure-indices {graph}, then omnigraph query {graph} QUERIES.gq")
 
 

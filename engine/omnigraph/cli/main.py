@@ -41,6 +41,7 @@ _MODULES = {
     "branches": ("branch", "commit", "changes"),
     "schemas": ("schema",),
     "maintenance": ("recover", "repair", "verify", "ensure-indices", "optimize"),
+    "embed": ("embed",),
     "task": ("task",),
 }
 

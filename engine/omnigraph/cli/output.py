@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Output", "Progress", "color_allowed", "write_pieces"]
 
+
+COUNTER_SECONDS = 10.0
+"""Between two lines of progress where no terminal is."""
 
 Progress: TypeAlias = "Callable[[LoadProgress], None]"
 """Told how far a load has come."""
@@ -112,30 +116,40 @@ class Output:
 
     @contextmanager
     def progress(self, label: str) -> Iterator[Progress | None]:
-        """A progress line on standard error, None where no person is looking."""
-        if self.quiet or not sys.stderr.isatty():
+        """How far a load has come: a bar on a terminal, elsewhere a line of counters every `COUNTER_SECONDS`."""
+        if self.quiet:
             yield None
             return
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as Bar
+        if not sys.stderr.isatty():
+            say = _now_and_then()
 
-        bar = Bar(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            DownloadColumn(),
-            TextColumn("{task.fields[rows]:,} rows"),
-            TimeElapsedColumn(),
-            console=Console(stderr=True, no_color=not color_allowed()),
-            transient=True,
-        )
-        with bar:
+            def count(step: LoadProgress) -> None:
+                of = f" of {step.total_bytes / 1e6:,.0f}" if step.total_bytes else ""
+                say(f"{label}: {step.rows:,} rows, {step.bytes / 1e6:,.0f}{of} MB")
+
+            yield count
+            return
+        from rich.progress import DownloadColumn, TextColumn
+
+        with _bar(DownloadColumn(), TextColumn("{task.fields[rows]:,} rows")) as bar:
             task = bar.add_task(label, total=None, rows=0)
+            yield lambda step: bar.update(task, completed=step.bytes, total=step.total_bytes or None, rows=step.rows)
 
-            def advance(step: LoadProgress) -> None:
-                bar.update(task, completed=step.bytes, total=step.total_bytes or None, rows=step.rows)
+    @contextmanager
+    def measured(self, label: str, unit: str) -> Iterator[Callable[[int, int], None] | None]:
+        """The same for work whose size is known: called with what is done and what there is."""
+        if self.quiet:
+            yield None
+            return
+        if not sys.stderr.isatty():
+            say = _now_and_then()
+            yield lambda done, total: say(f"{label}: {done:,} of {total:,} {unit}")
+            return
+        from rich.progress import MofNCompleteColumn, TextColumn
 
-            yield advance
+        with _bar(MofNCompleteColumn(), TextColumn(unit)) as bar:
+            task = bar.add_task(label, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total)
 
     @contextmanager
     def counting(self, label: str) -> Iterator[Callable[[str], None] | None]:
@@ -154,6 +168,34 @@ class Output:
                 status.update(f"{label}: {count} ({name})")
 
             yield advance
+
+
+def _now_and_then() -> Callable[[str], None]:
+    """Writes a line to standard error, unless one was written less than `COUNTER_SECONDS` ago."""
+    last = [time.monotonic()]
+
+    def say(line: str) -> None:
+        if time.monotonic() - last[0] >= COUNTER_SECONDS:
+            last[0] = time.monotonic()
+            print(line, file=sys.stderr, flush=True)
+
+    return say
+
+
+def _bar(*columns: Any) -> Any:
+    """A bar on standard error that goes when it is done."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    return Bar(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *columns,
+        TimeElapsedColumn(),
+        console=Console(stderr=True, no_color=not color_allowed()),
+        transient=True,
+    )
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -34,10 +35,21 @@ from omnigraph.storage import (
 )
 from omnigraph.write.blobs import BlobSpool
 from omnigraph.write.committed import Committed
+from omnigraph.write.embedding import EmbedWhen, provider, unfilled
 from omnigraph.write.findings import Findings
-from omnigraph.write.loader import Loaded, LoadResult, Mode, change_of, done_before, judge, reads_of
+from omnigraph.write.loader import (
+    Loaded,
+    LoadResult,
+    Mode,
+    change_of,
+    done_before,
+    fill_vectors,
+    judge,
+    reads_of,
+)
 from omnigraph.write.mapping import Mapping, entity_of
 from omnigraph.write.sources import SourcePlan, plan_sources
+from omnigraph.write.spool import Spool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,6 +69,7 @@ class LoadJob:
     mapping: Mapping | None = None
     actor: str | None = None
     format: str | None = None
+    embed: EmbedWhen | None = None
 
 
 def run(job: LoadJob, say: Callable[[str], None] | None = None) -> LoadResult:
@@ -109,8 +122,9 @@ def _tasks(
         entities = [entity_of(f.mapping, base.catalog) for f in plan.files if f.mapping is not None]
         named = {entity.table_key for entity in entities if entity is not None}
         refs = tuple(repository.write_target(base, key) for key in sorted(named or base.tables))
+    fills = provider(job.embed, base.catalog.by_table_key.values()) is not None
     return [
-        StageTask(i, file, split, base.catalog.source, job.operation_id, repository.uri, folder, refs)
+        StageTask(i, file, split, base.catalog.source, job.operation_id, repository.uri, folder, refs, fills)
         for i, (file, split) in enumerate(pieces)
     ]
 
@@ -145,8 +159,20 @@ def _finish(
             counts[table.table_key] = counts.get(table.table_key, 0) + table.rows
             generated[table.table_key] = generated.get(table.table_key, True) and table.generated_ids
     say(f"checking {sum(counts.values()):,} records of {len(counts)} tables")
+    made, unfilled_here = 0, Counter[str]()
+    for part in staged:
+        for table in part.tables:
+            made += table.vectors
+            unfilled_here.update(dict(table.unfilled))
     if job.mode == "merge":
-        changes = _merged(base, repository, counts, generated, folder, findings, plan, blobs)
+        loaded = _completed(base, job, counts, generated, folder, findings, plan)
+        embedder = provider(job.embed, [item.entity for item in loaded.values()])
+        with Spool() as filled:
+            made = fill_vectors(loaded, embedder, filled, findings) if embedder is not None else 0
+            findings.refuse(plan.locate)
+            changes = tuple(change_of(repository, base, item, "merge", blobs) for item in loaded.values())
+            for item in loaded.values():
+                unfilled_here.update({f"{item.entity.name}.{p.name}": n for p, n in unfilled(item.entity, item.rows)})
     else:
         _check(spark, job, repository.uri, base, counts, generated, folder, findings)
         findings.refuse(plan.locate)
@@ -171,7 +197,8 @@ def _finish(
     commit = repository.commit(staging, base)
     tables = tuple((key, counts[key]) for key in _nodes_first(counts))
     say(f"committed {sum(counts.values()):,} records as {commit.id}")
-    return LoadResult(tables, commit, job.branch, operation_id=job.operation_id)
+    lacking = tuple(unfilled_here.items())
+    return LoadResult(tables, commit, job.branch, operation_id=job.operation_id, vectors=made, unfilled=lacking)
 
 
 def _nodes_first(table_keys: dict[str, int]) -> list[str]:
@@ -228,22 +255,22 @@ def _wanted(base: Snapshot, counts: dict[str, int]) -> set[str]:
     return out
 
 
-def _merged(
+def _completed(
     base: Snapshot,
-    repository: Repository,
+    job: LoadJob,
     counts: dict[str, int],
     generated: dict[str, bool],
     folder: str,
     findings: Findings,
     plan: SourcePlan,
-    blobs: BlobSpool,
-) -> tuple[TableChange, ...]:
+) -> dict[str, Loaded]:
     """Merge: executors parsed and typed the rows; completing them from stored values is the driver's work."""
     findings.refuse(plan.locate)
     loaded = {}
     for key in _nodes_first(counts):
         rows: pa.Table = pq.read_table(table_folder(folder, "rows", key))
         loaded[key] = Loaded(base.catalog.by_table_key[key], rows, generated[key], rows.num_rows)
-    judge(base, loaded, "merge", findings)
+    fills = provider(job.embed, [item.entity for item in loaded.values()]) is not None
+    judge(base, loaded, "merge", findings, fills=fills)
     findings.refuse(plan.locate)
-    return tuple(change_of(repository, base, item, "merge", blobs) for item in loaded.values())
+    return loaded

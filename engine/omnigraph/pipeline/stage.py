@@ -6,6 +6,7 @@ Runs on Spark workers, so everything that comes in and goes out is plain data, a
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,12 +15,13 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, OmniGraphError
 from omnigraph.schema import compile_schema
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import TableRef, scan_table, write_fragments
 from omnigraph.write.blobs import BlobSpool, Waiting, blob_names
 from omnigraph.write.constraints import unique_tokens
+from omnigraph.write.embedding import FILL_ROWS, fill_batch, made_vectors, provider, unfilled
 from omnigraph.write.findings import FILE, ROW, Findings
 from omnigraph.write.loader import table_rows
 from omnigraph.write.rows import Reading
@@ -45,6 +47,7 @@ class StageTask:
         part: the split's number in the whole load; orders what comes back.
         refs: the tables' pins, for writing data files beside them; None stages whole rows as Parquet instead (merge).
         folder: shared by driver and executors.
+        fills: make the vectors of `@embed` that records omit, with the provider of the executor's environment.
     """
 
     part: int
@@ -55,14 +58,19 @@ class StageTask:
     uri: str
     folder: str
     refs: tuple[TableRef, ...] | None
+    fills: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class StagedTable:
+    """`vectors`: made here; `unfilled`: per property, rows with a text and no vector."""
+
     table_key: str
     rows: int
     generated_ids: bool
     fragments: tuple[str, ...] = ()
+    vectors: int = 0
+    unfilled: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +78,7 @@ class Staged:
     part: int
     tables: tuple[StagedTable, ...]
     findings: Findings
-    error: BadRequest | None = None
+    error: OmniGraphError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +154,8 @@ def stage(task: StageTask) -> Staged:
 
 def _staged(task: StageTask, catalog: Catalog, blobs: BlobSpool) -> Staged:
     findings = Findings()
-    reading = Reading(catalog, task.operation_id, merge=task.refs is None, findings=findings, blobs=blobs)
+    merge = task.refs is None
+    reading = Reading(catalog, task.operation_id, merge=merge, fills=task.fills, findings=findings, blobs=blobs)
     refs = {ref.table_key: ref for ref in task.refs or ()}
     keys = _Parts(task.folder, "keys", task.part)
     whole = _Parts(task.folder, "rows", task.part)
@@ -171,13 +180,45 @@ def _staged(task: StageTask, catalog: Catalog, blobs: BlobSpool) -> Staged:
     tables = []
     for key, rows in counts.items():
         fragments: tuple[str, ...] = ()
+        vectors, unfilled_here = 0, Counter[str]()
         # A split with a bad record can't be loaded any more: its data files would be orphans.
         if task.refs is not None and not findings:
-            entity = catalog.by_table_key[key]
+            entity, batches = catalog.by_table_key[key], pending.pop(key)
+            try:
+                batches, vectors = _with_vectors(entity, batches, findings, task.fills)
+            except OmniGraphError as error:
+                return Staged(task.part, (), findings, error)
+            if findings:
+                continue
+            for part in batches:
+                unfilled_here.update({p.name: n for p, n in unfilled(entity, pa.Table.from_batches([part]))})
             source = Waiting(blobs) if blob_names(entity) else None
-            fragments = write_fragments(task.uri, refs[key], _reader(entity, pending.pop(key)), blobs=source)
-        tables.append(StagedTable(key, rows, generated[key], fragments))
+            fragments = write_fragments(task.uri, refs[key], _reader(entity, batches), blobs=source)
+        lacking = tuple((f"{key.partition(':')[2]}.{name}", n) for name, n in unfilled_here.items())
+        tables.append(StagedTable(key, rows, generated[key], fragments, vectors, lacking))
     return Staged(task.part, tuple(tables), findings)
+
+
+def _with_vectors(
+    entity: NodeType | EdgeType, batches: list[pa.RecordBatch], findings: Findings, fills: bool
+) -> tuple[list[pa.RecordBatch], int]:
+    """The batches with the vectors they lack, and how many were made."""
+    if not fills or not made_vectors(entity):
+        return batches, 0
+    embedder = provider("now", [entity])
+    if embedder is None:
+        raise BadRequest(
+            f"{entity.name}: vectors are to be made, and the executors' environment sets up no embedding provider: set "
+            "it there (spark.executorEnv.…), load with embed later, or load in process",
+            code="no_embedder",
+        )
+    filled, made = [], 0
+    for batch in batches:
+        for start in range(0, batch.num_rows, FILL_ROWS):
+            rows, count = fill_batch(entity, batch.slice(start, FILL_ROWS), embedder, findings)
+            filled.append(rows)
+            made += count.total()
+    return filled, made
 
 
 def _reader(entity: NodeType | EdgeType, batches: list[pa.RecordBatch]) -> pa.RecordBatchReader:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from omnigraph.write.backfill import EmbedProgress, EmbedReport, embed
     from omnigraph.write.diffing import Diff
     from omnigraph.write.evolving import SchemaResult, TableOutcome, apply_schema
     from omnigraph.write.exporter import export
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Diff",
+    "EmbedProgress",
+    "EmbedReport",
     "LoadResult",
     "MergeResult",
     "MutationResult",
@@ -27,6 +30,7 @@ __all__ = [
     "SchemaResult",
     "TableOutcome",
     "apply_schema",
+    "embed",
     "export",
     "load",
     "merge",
@@ -35,6 +39,8 @@ __all__ = [
 
 _HOME = {
     "Diff": "diffing",
+    "EmbedProgress": "backfill",
+    "EmbedReport": "backfill",
     "LoadResult": "loader",
     "MergeResult": "merging",
     "MutationResult": "mutation",
@@ -42,6 +48,7 @@ _HOME = {
     "SchemaResult": "evolving",
     "TableOutcome": "evolving",
     "apply_schema": "evolving",
+    "embed": "backfill",
     "export": "exporter",
     "load": "loader",
     "merge": "merging",

@@ -7,6 +7,7 @@ blank text has none.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -40,6 +41,7 @@ __all__ = [
     "provider",
     "unfilled",
     "with_wanted",
+    "without_vectors",
 ]
 
 FILL_ROWS = 4096  # rows whose texts and vectors are in memory at a time
@@ -140,8 +142,7 @@ def follow_texts(
             same = pa.array(np.zeros(len(ids), dtype=bool))
         changed = pc.and_(omitted, pc.or_(fresh, pc.and_(told, pc.invert(same))))
         if pc.any(pc.and_(changed, pc.is_valid(vectors))).as_py():
-            at = rows.schema.get_field_index(prop.name)
-            rows = rows.set_column(at, rows.schema.field(at), _cleared(prop, vectors, changed))
+            rows = without_vectors(rows, prop, changed)
             vectors = one_chunk(rows.column(prop.name))
         missing = pc.and_(pc.and_(omitted, pc.or_(fresh, told)), pc.is_null(vectors))
         wanted[prop.name] = pc.and_(missing, given_texts(texts))
@@ -183,6 +184,12 @@ class Retold:
             if OMITTED + prop.embed.source not in out.schema.names:
                 out = out.append_column(OMITTED + prop.embed.source, pa.array(np.zeros(len(ids), dtype=bool)))
         return out
+
+
+def without_vectors(rows: pa.Table, prop: Property, mask: Array) -> pa.Table:
+    """The rows, with no vector where the mask is true."""
+    at = rows.schema.get_field_index(prop.name)
+    return rows.set_column(at, rows.schema.field(at), _cleared(prop, one_chunk(rows.column(prop.name)), mask))
 
 
 def _cleared(prop: Property, vectors: Array, mask: Array) -> Array:
@@ -228,41 +235,55 @@ def fill(
     for batch in rows.to_batches(max_chunksize=FILL_ROWS):
         filled, count = fill_batch(entity, batch, embedder, findings)
         spool.append(entity.table_key, filled)
-        made += count
-        if progress is not None and count:
+        made += count.total()
+        if progress is not None and count.total():
             progress(made)
     return spool.table(entity.table_key), made
 
 
 def fill_table(
-    entity: NodeType | EdgeType, rows: pa.Table, embedder: Embedder, findings: Findings
-) -> tuple[pa.Table, int]:
-    """`fill` in memory, for rows that are there already."""
-    batches, made = [], 0
+    entity: NodeType | EdgeType,
+    rows: pa.Table,
+    embedder: Embedder,
+    findings: Findings,
+    *,
+    most_refused: int | None = _REFUSED,
+) -> tuple[pa.Table, Counter[str]]:
+    """`fill` in memory, for rows that are there already; how many vectors of each property were made.
+
+    Args:
+        most_refused: texts a provider refuses before the others aren't asked for any more; None for no end.
+    """
+    batches, made = [], Counter[str]()
     for batch in rows.to_batches(max_chunksize=FILL_ROWS):
-        filled, count = fill_batch(entity, batch, embedder, findings)
+        filled, count = fill_batch(entity, batch, embedder, findings, most_refused=most_refused)
         batches.append(filled)
         made += count
     return pa.Table.from_batches(batches, rows.schema), made
 
 
 def fill_batch(
-    entity: NodeType | EdgeType, rows: pa.RecordBatch, embedder: Embedder, findings: Findings
-) -> tuple[pa.RecordBatch, int]:
-    """One batch of `fill`, and how many vectors were made."""
-    count = 0
+    entity: NodeType | EdgeType,
+    rows: pa.RecordBatch,
+    embedder: Embedder,
+    findings: Findings,
+    *,
+    most_refused: int | None = _REFUSED,
+) -> tuple[pa.RecordBatch, Counter[str]]:
+    """One batch of `fill_table`."""
+    made = Counter[str]()
     for prop in made_vectors(entity):
         assert prop.embed is not None
         hits = np.flatnonzero(np.asarray(_wanted(rows, prop)))
-        if len(hits) == 0 or findings.counts["embed"] >= _REFUSED:
+        if len(hits) == 0 or (most_refused is not None and findings.counts["embed"] >= most_refused):
             continue
         texts = one_chunk(rows.column(prop.embed.source)).take(pa.array(hits)).to_pylist()
-        good, vectors = _asked(entity, prop, rows, hits, texts, embedder, findings)
+        good, vectors = _asked(entity, prop, rows, hits, texts, embedder, findings, most_refused)
         at = rows.schema.get_field_index(prop.name)
         column = _placed(prop, one_chunk(rows.column(prop.name)), good, vectors)
         rows = rows.set_column(at, rows.schema.field(at), column)
-        count += len(good)
-    return rows, count
+        made[prop.name] += len(good)
+    return rows, made
 
 
 def _wanted(rows: pa.Table | pa.RecordBatch, prop: Property) -> Array:
@@ -281,6 +302,7 @@ def _asked(
     texts: list[str],
     embedder: Embedder,
     findings: Findings,
+    most_refused: int | None,
 ) -> tuple[Places, Matrix]:
     """Vectors of the texts at these rows; a refused text becomes a bad record, and the others are asked for again."""
     from omnigraph.embed import TextRefused
@@ -299,7 +321,7 @@ def _asked(
             )
             del texts[refused.index]
             places = np.delete(places, refused.index)
-            if not texts or findings.counts["embed"] >= _REFUSED:
+            if not texts or (most_refused is not None and findings.counts["embed"] >= most_refused):
                 return places[:0], np.empty((0, prop.type.dim), dtype=np.float32)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -41,8 +42,12 @@ def spark() -> Iterator[object]:
     from omnigraph.pipeline.session import session
     from omnigraph.pipeline.settings import PipelineSettings
 
-    with session("tests", PipelineSettings()) as running:
-        yield running
+    os.environ["OMNIGRAPH_EMBEDDINGS_MOCK"] = "1"  # workers have the environment that the session began in
+    try:
+        with session("tests", PipelineSettings()) as running:
+            yield running
+    finally:
+        del os.environ["OMNIGRAPH_EMBEDDINGS_MOCK"]
 
 
 def in_process(uri: str, sources: list[str], mode: str, mapping: Mapping | None, operation: str) -> None:
@@ -266,3 +271,37 @@ def test_a_missing_file_is_named(tmp_path: Path, spark: object) -> None:
     omnigraph.init(uri, schema=SCHEMA).close()
     with pytest.raises(BadRequest, match=r"gone\.ndjson"):
         run(LoadJob(uri, (str(tmp_path / "gone.ndjson"),), "append", "main", OPERATION), say=lambda _: None)
+
+
+EMBEDDED = """
+node Doc { slug: String @key  text: String?  note: String?  vec: Vector(8)? @embed("text") }
+"""
+
+
+def test_both_make_the_same_vectors(spark: object, tmp_path: Path) -> None:
+    """New ones, kept ones, those of changed texts, and none for a text that is missing."""
+
+    def docs(name: str, *records: dict[str, object]) -> str:
+        path = tmp_path / name
+        path.write_text("\n".join(json.dumps({"type": "Doc", "data": r}) for r in records))
+        return str(path)
+
+    first = docs("first.ndjson", *({"slug": f"d{i}", "text": f"text {i}" if i % 3 else None} for i in range(50)))
+    changed = [
+        {"slug": "d1", "text": "text 1"},
+        {"slug": "d2", "text": "new"},
+        {"slug": "d4", "vec": None},
+        {"slug": "n"},
+    ]
+    second = docs("second.ndjson", *changed, {"slug": "d5", "vec": [1, 0, 0, 0, 0, 0, 0, 0], "text": "given"})
+    found = {}
+    for name, loader in LOADERS.items():
+        uri = str(tmp_path / name)
+        omnigraph.init(uri, schema=EMBEDDED)
+        loader(uri, [first], "append", None, "01JZZZZZZZZZZZZZZZZZZZZZZ1")
+        loader(uri, [second], "merge", None, "01JZZZZZZZZZZZZZZZZZZZZZZ2")
+        found[name] = content(uri)["node:Doc"]
+    assert found["process"] == found["spark"]
+    vectors = {row["id"]: row["vec"] for row in found["spark"]}
+    assert {s for s, v in vectors.items() if v is None} == {f"d{i}" for i in range(0, 50, 3)} | {"d4", "n"}
+    assert vectors["d5"] == [1, 0, 0, 0, 0, 0, 0, 0]
