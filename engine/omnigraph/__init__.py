@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from omnigraph.graph import Graph, QueryResult, Recovery
     from omnigraph.query.lint import LintReport, QueryReport
+    from omnigraph.read.blob import Blob
     from omnigraph.schema.catalog import Catalog
     from omnigraph.write.mapping import Mapping
 
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BadRequest",
+    "Blob",
     "Catalog",
     "Conflict",
     "Diagnostic",
@@ -62,7 +64,7 @@ __all__ = [
 ]
 
 _HOMES = (
-    {"Catalog": "omnigraph.schema.catalog", "Mapping": "omnigraph.write.mapping"}
+    {"Blob": "omnigraph.read.blob", "Catalog": "omnigraph.schema.catalog", "Mapping": "omnigraph.write.mapping"}
     | dict.fromkeys(("Graph", "QueryResult"), "omnigraph.graph")
     | dict.fromkeys(("LintReport", "QueryReport"), "omnigraph.query.lint")
 )

@@ -27,6 +27,7 @@ from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, 
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
+    from omnigraph.read import Blob
     from omnigraph.storage import OptimizeReport, RepairReport
     from omnigraph.write import (
         Diff,
@@ -415,6 +416,22 @@ class Graph:
             id: a node's rendered key or an edge's id.
         """
         return read.entity(self._repository.snapshot(branch, at), type, id)
+
+    def blob(self, type: str, id: str, property: str, *, branch: str = "main", at: At = None) -> Blob:
+        """The Blob of one node or edge, to be read by ranges; opening it reads no bytes.
+
+        Args:
+            type: the name of a node or edge type.
+            id: a node's rendered key or an edge's id.
+            property: a Blob property of it.
+            branch: the branch to read.
+            at: the moment to read it at.
+
+        Raises:
+            NotFound: no such branch, moment, type, property, node or edge; or the Blob is null (`null_blob`).
+            BadRequest: the property is no Blob, or its bytes lie outside the graph (`external_blob`).
+        """
+        return read.open_blob(self._repository.snapshot(branch, at), type, id, property)
 
     def diff(
         self,

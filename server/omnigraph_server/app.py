@@ -14,7 +14,7 @@ from omnigraph_server import errors
 from omnigraph_server.auth import TokenStore
 from omnigraph_server.metrics import Metrics
 from omnigraph_server.middleware import Envelope
-from omnigraph_server.routes import data, health, lineage, queries
+from omnigraph_server.routes import blobs, data, health, lineage, queries
 from omnigraph_server.service import Service
 from omnigraph_server.settings import Settings
 from omnigraph_server.stored import read_stored
@@ -59,7 +59,7 @@ def create_app(
         limiter=anyio.CapacityLimiter(settings.threads),
     )
     errors.install(app)
-    for module in (health, data, queries, lineage):
+    for module in (health, data, blobs, queries, lineage):
         app.include_router(module.router)
     app.add_middleware(Envelope, metrics=metrics, body_max_bytes=settings.body_max_bytes)
     return app

@@ -36,6 +36,7 @@ Exit codes: 0 ok, 1 failure, 2 usage, 3 conflict, 4 precondition, 5 recovery pen
 _MODULES = {
     "graphs": ("init", "load", "export", "snapshot", "version"),
     "queries": ("query", "mutate", "explain"),
+    "blobs": ("blob",),
     "lint": ("lint",),
     "fmt": ("fmt",),
     "branches": ("branch", "commit", "changes"),

@@ -167,7 +167,27 @@ def _table(repository: Repository, snapshot: Snapshot, entity: NodeType | EdgeTy
             message = f"the manifest says {ref.row_count} rows, the table holds {rows.num_rows}"
             walk.add("row_count", message, **where)
         _head(repository, snapshot, entity, walk)
+        for prop in entity.properties.values():
+            if prop.type.base == "Blob":
+                _blobs(snapshot, entity, prop.name, walk)
     return rows
+
+
+def _blobs(snapshot: Snapshot, entity: NodeType | EdgeType, name: str, walk: _Walk) -> None:
+    """The last byte of every Blob can be read; so the file that holds it is there and long enough."""
+    for batch in snapshot.scan_batches(entity.table_key, ["id", "_rowid"]):
+        try:
+            walk.counts["blobs"] += snapshot.check_blobs(entity.table_key, name, batch.column("_rowid"))
+        except OmniGraphError:
+            for at in range(batch.num_rows):  # which of them it is
+                try:
+                    one = batch.column("_rowid").slice(at, 1)
+                    walk.counts["blobs"] += snapshot.check_blobs(entity.table_key, name, one)
+                except OmniGraphError as error:
+                    severity = "note" if error.code == "external_blob" else "error"
+                    where: dict[str, Any] = {"branch": snapshot.branch, "table_key": entity.table_key}
+                    where["id"] = batch.column("id")[at].as_py()
+                    walk.add("unreadable_blob", f"{name}: {error.message}", severity=severity, **where)
 
 
 def _head(repository: Repository, snapshot: Snapshot, entity: NodeType | EdgeType, walk: _Walk) -> None:

@@ -1,7 +1,19 @@
 """Reads: a compiled query over one pinned snapshot, to an Arrow table, to what a person or program wants to see."""
 
+from omnigraph.read.blob import Blob, open_blob
 from omnigraph.read.entity import entity, plain_rows
 from omnigraph.read.execute import execute, explain
 from omnigraph.read.render import FORMATS, html_table, json_rows, render
 
-__all__ = ["FORMATS", "entity", "execute", "explain", "html_table", "json_rows", "plain_rows", "render"]
+__all__ = [
+    "FORMATS",
+    "Blob",
+    "entity",
+    "execute",
+    "explain",
+    "html_table",
+    "json_rows",
+    "open_blob",
+    "plain_rows",
+    "render",
+]

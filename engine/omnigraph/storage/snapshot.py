@@ -14,7 +14,15 @@ import pyarrow.compute as pc
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.ir import SchemaIR, ir_of
-from omnigraph.storage.blobs import StoredBlob, digests, null_mask, read_bytes, stored_blob, stored_sizes
+from omnigraph.storage.blobs import (
+    StoredBlob,
+    check_ends,
+    digests,
+    null_mask,
+    read_bytes,
+    stored_blob,
+    stored_sizes,
+)
 from omnigraph.storage.delta import RowChanges, file_names, row_changes
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.manifest import ManifestState
@@ -182,6 +190,10 @@ class Snapshot:
     def blob_digests(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
         """SHA-256 of each Blob (binary), null where there is none, in bounded memory."""
         return digests(self.dataset(table_key), column, _row_ids(row_ids))
+
+    def check_blobs(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> int:
+        """Read the last byte of each Blob, and say how many there are; raises where one isn't there."""
+        return check_ends(self.dataset(table_key), column, _row_ids(row_ids))
 
     def blob(self, table_key: str, column: str, row_id: int) -> StoredBlob | None:
         """One Blob, to be read by ranges; None where it is null."""
