@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from omnigraph import maintain
+from omnigraph.graph import Schema
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind, tail
 from omnigraph.write import merging
@@ -138,6 +139,37 @@ def long_tail(repository: Repository) -> None:
         tail.TAIL_FILES = kept
 
 
+CHANGED = """node Human @rename_from("Person") {
+    name: String @key
+    years: I64? @rename_from("age")
+    note: String?
+    lang: String @default("en")
+    @range(years, 0..100)
+}
+node Pet {
+    name: String @key
+}
+edge Knows: Human -> Human {
+    since: I64?
+}
+edge Owns: Human -> Pet
+"""
+"""From `SCHEMA`: every kind of step that moves, makes or drops a table."""
+
+
+def alone(repository: Repository) -> None:
+    """`main` with rows and an index everywhere, and no other branch: a schema may change."""
+    repository.delete_branch("topic")
+    repository.delete_branch("dev")
+    staging = Staging("main", WriterKind.LOAD, (TableChange("node:City", appends=cities(["lima"])),))
+    repository.commit(staging, repository.snapshot())
+    repository.build_indices("main", {"node:Person": [("id", "BTREE"), ("age", "BTREE")]})
+
+
+def schema(repository: Repository) -> None:
+    Schema(repository, ACTOR).apply(CHANGED, allow_data_loss=True, operation_id="OPSCHEMA")
+
+
 def _merge(repository: Repository, into: str, operation_id: str) -> None:
     kept, merging.COPIED_FROM_ROWS = merging.COPIED_FROM_ROWS, 1
     try:
@@ -181,6 +213,8 @@ SCENARIOS = {
 ACTIONS = {name: action for name, (action, _, _) in SCENARIOS.items()} | {
     "sweep": sweep,
     "fragment": fragment,
+    "alone": alone,
+    "schema": schema,
     "create-branch": create_branch,
     "delete-branch": delete_branch,
 }

@@ -195,10 +195,10 @@ class Repository:
         history.adopt(history.commits(source.branch, source.head), branch)
 
     def touched_ids(
-        self, table_key: str, one: Snapshot, other: Snapshot, *, without: Collection[int] = frozenset()
+        self, one: TableRef | None, other: TableRef | None, *, without: Collection[int] = frozenset()
     ) -> pa.Array[Any]:
-        """Ids of the rows that may differ between two snapshots; see `delta.touched_ids`."""
-        return touched_ids(self.engine.store, one.tables.get(table_key), other.tables.get(table_key), without=without)
+        """Ids of the rows that may differ between two pins of a table; see `delta.touched_ids`."""
+        return touched_ids(self.engine.store, one, other, without=without)
 
     def merge_base(self, ours: Snapshot, theirs: Snapshot) -> Snapshot:
         """The nearest common ancestor of two states, through both kinds of parents.

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, pc
-from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Repository, Snapshot
+from omnigraph.write.across import Pair, pairs
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed
 from omnigraph.write.merge_step import same_rows
@@ -85,11 +85,11 @@ class Diff:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Entries with the columns of `SCHEMA`; no batch is empty."""
-        entities = dict(self.from_.catalog.by_table_key) | dict(self.to.catalog.by_table_key)
-        for key, entity in entities.items():
-            kind = key.partition(":")[0]
-            if (self.kinds is None or kind in self.kinds) and (self.types is None or entity.name in self.types):
-                yield from self._table(kind, entity)
+        for pair in pairs(self.from_, self.to):
+            kind = pair.entity.table_key.partition(":")[0]
+            names = {key.partition(":")[2] for key in (pair.before, pair.after) if key}
+            if (self.kinds is None or kind in self.kinds) and (self.types is None or names & set(self.types)):
+                yield from self._table(kind, pair)
 
     def table(self) -> pa.Table:
         """All entries at once."""
@@ -104,28 +104,27 @@ class Diff:
                 counts[entry["values"]] += entry["counts"]
         return {key: {op: counts[op] for op in OPS} for key, counts in out.items()}
 
-    def _table(self, kind: str, entity: NodeType | EdgeType) -> Iterator[pa.RecordBatch]:
-        key = entity.table_key
-        if self.from_.tables.get(key) == self.to.tables.get(key):
+    def _table(self, kind: str, pair: Pair) -> Iterator[pa.RecordBatch]:
+        refs = [s.tables.get(key) if key else None for s, key in ((self.from_, pair.before), (self.to, pair.after))]
+        if refs[0] == refs[1]:
             return
-        touched = self.repository.touched_ids(key, self.from_, self.to)
+        touched = self.repository.touched_ids(*refs)
         touched = touched.take(pc.sort_indices(touched))
-        sides = _Side(self.from_, key), _Side(self.to, key)
+        sides = _Side(self.from_, pair.before), _Side(self.to, pair.after)
         for start in range(0, len(touched), PORTION):
             ids = touched.slice(start, PORTION)
             before, after = (side.rows(ids) for side in sides)
-            batch = self._entries(kind, entity, ids, before, after)
+            batch = self._entries(kind, pair, ids, before, after)
             if batch.num_rows:
                 yield batch
 
-    def _entries(
-        self, kind: str, entity: NodeType | EdgeType, ids: Array, before: pa.Table, after: pa.Table
-    ) -> pa.RecordBatch:
+    def _entries(self, kind: str, pair: Pair, ids: Array, before: pa.Table, after: pa.Table) -> pa.RecordBatch:
+        entity = pair.entity
         old, new = (np.asarray(pc.fill_null(pc.index_in(ids, value_set=_ids(rows)), -1)) for rows in (before, after))
         both = (old >= 0) & (new >= 0)
         changed = np.zeros(len(ids), dtype=bool)
-        changed[both] = ~same_rows(*_aligned(before.take(old[both]), after.take(new[both])))
-        changed |= _repeated(ids, before, after)
+        changed[both] = ~same_rows(*_aligned(*pair.align(before.take(old[both]), after.take(new[both]))))
+        changed |= _repeated(ids, *pair.align(before, after))
         op = np.full(len(ids), "", dtype=object)
         op[(old < 0) & (new >= 0)] = "insert"
         op[(old >= 0) & (new < 0)] = "delete"
@@ -155,13 +154,13 @@ class Diff:
 class _Side:
     """One state's rows of a table, as far as they are asked for."""
 
-    def __init__(self, snapshot: Snapshot, table_key: str) -> None:
-        self.key = table_key
+    def __init__(self, snapshot: Snapshot, table_key: str | None) -> None:
+        self.key = table_key or ""
         self.there = table_key in snapshot.tables
         self.committed = Committed(snapshot)
-        entity = snapshot.catalog.by_table_key.get(table_key)
+        entity = snapshot.catalog.by_table_key.get(self.key)
         self.blobs = [p.name for p in entity.properties.values() if p.type.base == "Blob"] if entity else []
-        self.names = [*snapshot.schema(table_key).names, _VERSION] if self.there else []
+        self.names = [*snapshot.schema(self.key).names, _VERSION] if self.there else []
 
     def rows(self, ids: Array) -> pa.Table:
         """The rows of these ids with their version; a Blob as its digest."""

@@ -165,7 +165,7 @@ def _table(work: _Merge, entity: NodeType | EdgeType, spool: Spool) -> _Taken | 
         return None
     names = work.ours.schema(key).names
     files = _files(work, key)
-    ids = work.repository.touched_ids(key, work.base, work.theirs, without=files)
+    ids = work.repository.touched_ids(base, theirs, without=files)
     known = Committed(work.base), Committed(work.ours), Committed(work.theirs)
     deletes: list[Array] = []
     for portion in _portions(ids):
