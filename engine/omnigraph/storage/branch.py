@@ -11,7 +11,7 @@ import logging
 from omnigraph.errors import BadRequest, Conflict, Internal, NotFound, OmniGraphError
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import drop_lineage, fork_lock
-from omnigraph.storage.layout import COMMITS, MAIN, MANIFEST, check_branch_name, lance_branch
+from omnigraph.storage.layout import COMMITS, MAIN, MANIFEST, SCHEMA_LOCK, check_branch_name, lance_branch
 from omnigraph.storage.lineage import branch_names, parent_of
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.steps import Step, reach
@@ -59,6 +59,8 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
     for other in (name, *_nested(name, taken)):
         if other in taken:
             raise _taken(engine, name, other)
+    if engine.manifest.exists(SCHEMA_LOCK):
+        raise _schema_changing(name)
     _clear_leftovers(engine, name, base)
     with fork_lock(engine.store, exclusive=False), lance_errors(f"creating branch {name}"):
         source = engine.store.version(MANIFEST, lineage, base.version)
@@ -74,15 +76,28 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
         state = engine.manifest.current(name)
         for ref in state.tables.values():  # a cleanup may have run between: then the branch would be broken
             engine.store.version(ref.location, ref.branch, ref.version)
+        if engine.manifest.exists(SCHEMA_LOCK):
+            raise _schema_changing(name)
         if not engine.manifest.exists(lineage):
             raise NotFound(f"branch {lineage!r} was deleted while {name!r} was made from it", details={"branch": name})
-    except NotFound:
+    except (NotFound, Conflict):
         engine.store.latest(MANIFEST).branches.delete(name)
         engine.manifest.forget(name)
         raise
     if state.head.id != base.head.id:
         raise Internal(f"branch {name!r} began at commit {state.head.id} instead of {base.head.id}")
     return BranchInfo(name, state.head, lineage, base.version)
+
+
+def _schema_changing(name: str) -> Conflict:
+    error = Conflict(
+        f"branch {name!r} can't be made while a schema change is under way, or it would keep the old schema: try "
+        "again; if none is running, run `omnigraph recover`",
+        code="schema_apply_running",
+        details={"branch": name},
+    )
+    error.retryable = True
+    return error
 
 
 def _nested(name: str, others: set[str]) -> list[str]:
