@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -28,7 +28,7 @@ from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
     from omnigraph.read import Blob
-    from omnigraph.storage import OptimizeReport, RepairReport
+    from omnigraph.storage import CleanupReport, OptimizeReport, RepairReport
     from omnigraph.write import (
         Diff,
         EmbedProgress,
@@ -654,6 +654,40 @@ class Graph:
         return optimize(
             self._repository, branch=branch, actor=actor or self.actor, operation_id=operation_id, notice=progress
         )
+
+    def cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: timedelta | str | None = None,
+        confirm: bool = False,
+        progress: Callable[[str], None] | None = None,
+    ) -> CleanupReport:
+        """Remove old versions, the files that only they held, and what deleted branches and killed writes left.
+
+        What a living branch, a tag, a write in flight or a snapshot of this process reads stays, and what living
+        branches need to be merged with main and with the branch they began from. A commit that isn't kept stays in the
+        history, but its state can't be read any more (`version_removed`).
+
+        Args:
+            keep: the newest commits of every branch that stay readable; with fewer than 3 a reader elsewhere that began
+                a moment ago may lose its version.
+            older_than: younger commits stay readable, and the one that was the newest then: a timedelta, or a text such
+                as `7d` or `12h`. One of the two is needed; with both a commit stays that either keeps.
+            confirm: without it nothing is removed, and the report says what would be.
+            progress: called with the name of each table as it is done.
+
+        Returns:
+            `.tables`, one entry a table and branch; `.failed`, those that something went wrong with (the others are
+            done); `.commits_kept` and `.commits_lost` by branch.
+
+        Raises:
+            BadRequest: neither `keep` nor `older_than`, or no sensible one.
+            RecoveryPending: a file of an interrupted write can't be read, so nobody knows what it needs.
+        """
+        from omnigraph.maintain import cleanup
+
+        return cleanup(self._repository, keep=keep, older_than=older_than, confirm=confirm, notice=progress)
 
     def verify(self) -> VerifyReport:
         """Walk everything and report every inconsistency. Writes nothing."""

@@ -41,7 +41,7 @@ _MODULES = {
     "fmt": ("fmt",),
     "branches": ("branch", "commit", "changes"),
     "schemas": ("schema",),
-    "maintenance": ("recover", "repair", "verify", "ensure-indices", "optimize"),
+    "maintenance": ("recover", "repair", "verify", "ensure-indices", "optimize", "cleanup"),
     "embed": ("embed",),
     "task": ("task",),
 }

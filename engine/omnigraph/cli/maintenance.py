@@ -1,13 +1,16 @@
-"""`recover`, `repair`, `verify`, `ensure-indices`, `optimize`: keeping a graph sound and fast."""
+"""`recover`, `repair`, `verify`, `ensure-indices`, `optimize`, `cleanup`: keeping a graph sound, fast and small."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from omnigraph.cli.options import Actor, Branch, Format, GraphUri, Quiet
 from omnigraph.cli.output import Output
+
+if TYPE_CHECKING:
+    from omnigraph.storage import CleanupReport
 
 __all__ = ["register"]
 
@@ -18,6 +21,7 @@ def register(app: typer.Typer) -> None:
     app.command("verify")(verify)
     app.command("ensure-indices")(ensure_indices)
     app.command("optimize")(optimize)
+    app.command("cleanup")(cleanup)
 
 
 def recover(
@@ -186,6 +190,94 @@ def optimize(
             out.note(f"{one.table_key}: {one.message}")
     if done.commit is not None:
         out.hint(f"omnigraph cleanup {graph} --keep 10   # old versions keep the old files until then")
+
+
+def cleanup(
+    graph: GraphUri,
+    keep: Annotated[
+        int | None, typer.Option("--keep", metavar="N", min=1, help="The newest commits of every branch that stay.")
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="AGE", help="What is younger stays: 90s, 30m, 12h, 7d, 2w."),
+    ] = None,
+    confirm: Annotated[bool, typer.Option("--confirm", help="Do it; without it, only say what would go.")] = False,
+    format: Format = "table",
+    quiet: Quiet = False,
+) -> None:
+    """Remove old versions and what deleted branches and killed writes left. Without --confirm nothing is removed.
+
+    One of --keep and --older-than is needed; with both, what either keeps stays. What a living branch, a tag or a
+    pending recovery needs always stays.
+
+    \b
+    Examples:
+      omnigraph cleanup graph.omni --keep 10
+      omnigraph cleanup graph.omni --older-than 7d --confirm
+      omnigraph cleanup s3://bucket/graph --keep 100 --older-than 30d --confirm --format json
+    """
+    import omnigraph
+    from omnigraph.cli.exits import FAILURE, UsageError
+    from omnigraph.maintain.cleanup import FEW
+
+    if keep is None and older_than is None:
+        raise UsageError(
+            "say what is to stay: --keep N commits of every branch, or those younger than --older-than AGE"
+        )
+    out = Output(format, quiet)
+    if keep is not None and keep < FEW and older_than is None:
+        out.note(f"with fewer than {FEW} commits kept, a reader that began a moment ago may find its version gone")
+    opened = omnigraph.open(graph) if confirm else omnigraph.open(graph, read_only=True)
+    with out.counting("cleaning" if confirm else "looking") as progress:
+        done = opened.cleanup(keep=keep, older_than=older_than, confirm=confirm, progress=progress)
+    if format == "table":
+        _show_cleanup(out, done)
+    else:
+        out.report(
+            "",
+            {
+                "confirmed": done.confirmed,
+                "commits_kept": done.commits_kept,
+                "commits_lost": done.commits_lost,
+                "tables": [{name: getattr(one, name) for name in one.__slots__} for one in done.tables],
+                "files": done.files,
+            },
+        )
+    for one in done.failed:
+        out.note(f"{one.table} of {one.branch}: {one.message}")
+    if done.failed:
+        raise typer.Exit(FAILURE)
+    if not confirm and any(one.action == "planned" for one in done.tables):
+        options = (f" --keep {keep}" if keep is not None else "") + (
+            f" --older-than {older_than}" if older_than else ""
+        )
+        out.hint(f"omnigraph cleanup {graph}{options} --confirm")
+
+
+def _show_cleanup(out: Output, done: CleanupReport) -> None:
+    shown = [
+        {
+            "table": one.table,
+            "branch": one.branch,
+            "action": one.action if one.reason is None else f"{one.action} ({one.reason})",
+            "versions": f"{one.removed} of {one.removed + one.kept}" if one.removed or one.kept else "all",
+            "size": _size(one.bytes),
+            "pinned": str(one.pinned) if one.pinned is not None else None,
+            "newest": str(one.head) if one.head else None,
+        }
+        for one in done.tables
+        if one.action != "unchanged"
+    ]
+    if shown:
+        out.records(dict.fromkeys(shown[0], "String"), shown)
+    versions, size = sum(one.removed for one in done.tables), sum(one.bytes for one in done.tables)
+    lost, kept = sum(done.commits_lost.values()), sum(done.commits_kept.values())
+    if done.confirmed:
+        print(f"removed {versions} version(s), {_size(size)}; {kept} commit(s) can be read, {lost} not any more")
+        if done.files:
+            print(f"and {len(done.files)} file(s) and folder(s) of killed writes")
+    else:
+        print(f"would remove {versions} version(s), {_size(size)}; {kept} commit(s) stay readable, {lost} not")
 
 
 def _change(before: object, after: object) -> str:

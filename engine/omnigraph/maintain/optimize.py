@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from omnigraph.maintain.indices import wanted_indices
+from omnigraph.maintain.indices import label, wanted_indices
 from omnigraph.storage import OptimizeReport, Repository
 from omnigraph.storage.indices import index_name
 
@@ -46,6 +46,6 @@ def optimize(
     report = repository.optimize(branch, actor=actor, operation_id=operation_id, notice=notice)
     extended: dict[str, list[str]] = {}
     for one in built:
-        extended.setdefault(one["table_key"], []).append(one["column"])
+        extended.setdefault(one["table_key"], []).append(label(one["column"], one["index_type"]))
     tables = tuple(replace(t, extended=tuple(extended.get(t.table_key, ()))) for t in report.tables)
     return replace(report, tables=tables)

@@ -1,6 +1,7 @@
 """Storage: tables, manifest, commits, branches, sidecars and recovery. The only room that knows Lance."""
 
 from omnigraph.storage.arrow import arrow_type, table_schema
+from omnigraph.storage.cleanup import CleanupReport
 from omnigraph.storage.evolution import TableEvolution
 from omnigraph.storage.files import working_folder
 from omnigraph.storage.fragments import write_fragments
@@ -9,6 +10,7 @@ from omnigraph.storage.indices import IndexReport
 from omnigraph.storage.layout import check_operation_id
 from omnigraph.storage.optimize import OptimizeReport, TableOptimized
 from omnigraph.storage.remote import scan_table
+from omnigraph.storage.removal import Removed
 from omnigraph.storage.repair import Drift, RepairReport
 from omnigraph.storage.repository import At, Repository
 from omnigraph.storage.schema_apply import SchemaChange
@@ -19,10 +21,12 @@ from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableChange
 __all__ = [
     "At",
     "BranchInfo",
+    "CleanupReport",
     "CommitInfo",
     "Drift",
     "IndexReport",
     "OptimizeReport",
+    "Removed",
     "RepairReport",
     "Repository",
     "SchemaChange",

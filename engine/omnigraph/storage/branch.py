@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 
 from omnigraph.errors import BadRequest, Conflict, Internal, NotFound, OmniGraphError
+from omnigraph.storage.announce import announced
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import drop_lineage, fork_lock
 from omnigraph.storage.layout import COMMITS, MAIN, MANIFEST, SCHEMA_LOCK, check_branch_name, lance_branch
@@ -75,7 +76,15 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
     try:
         state = engine.manifest.current(name)
         for ref in state.tables.values():  # a cleanup may have run between: then the branch would be broken
-            engine.store.version(ref.location, ref.branch, ref.version)
+            engine.store.check_version(ref)
+        wanted = {(ref.location, lance_branch(ref.branch)): {ref.version} for ref in state.tables.values()}
+        if announced(engine.store, {**wanted, (MANIFEST, lance_branch(lineage)): {base.version}}):
+            raise NotFound(
+                f"a cleanup is removing a version that {name!r} would read: begin from a newer commit, or retry; if no "
+                "cleanup is running, run `omnigraph cleanup` again",
+                code="version_removed",
+                details={"branch": name},
+            )
         if engine.manifest.exists(SCHEMA_LOCK):
             raise _schema_changing(name)
         if not engine.manifest.exists(lineage):

@@ -193,7 +193,8 @@ class _Write:
     def _check_files(self, change: TableChange, ref: TableRef) -> None:
         from omnigraph.storage.fragments import missing_files
 
-        missing = missing_files(self.engine.store, ref.location, self.lineage, change.fragments)
+        forked = ref.branch != self.lineage
+        missing = missing_files(self.engine.store, ref.location, self.lineage, change.fragments, forked=forked)
         if missing:
             error = Conflict(
                 f"{len(missing)} data file(s) written for {ref.table_key} are gone ({missing[0]}, …): write them again",

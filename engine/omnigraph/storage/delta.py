@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import NotFound
 from omnigraph.storage.lineage import common_version, parent_of
 from omnigraph.storage.store import Store
-from omnigraph.storage.translate import lance_errors
+from omnigraph.storage.translate import is_missing, lance_errors
 from omnigraph.storage.types import TableRef
 
 __all__ = ["RowChanges", "file_names", "row_changes", "touched_ids", "whole_fragments"]
@@ -187,8 +187,13 @@ def _removed_row_ids(
     if ref.branch is None or parent_of(store, ref.location, ref.branch)[1] <= base.version:
         # Lance reads only what was deleted, but knows no version from before a branch began.
         delta = now.delta(begin_version=int(base.version), end_version=int(now.version))
-        listed: np.ndarray[Any, Any] = delta.get_deleted_row_ids().read_all()["_rowid"].to_numpy()
-        return listed
+        try:
+            listed: np.ndarray[Any, Any] = delta.get_deleted_row_ids().read_all()["_rowid"].to_numpy()
+            return listed
+        except (OSError, ValueError, RuntimeError) as error:
+            if not is_missing(error):
+                raise
+            # It asks for every version in between, and cleanup has removed some: the row ids of both ends tell as well.
     before = _row_ids(base, old)
     after = _row_ids(now, new) if new else np.array([], np.uint64)
     if not len(before):

@@ -82,8 +82,12 @@ class LocalFiles:
             os.unlink(self.path(name))
 
     def delete_folder(self, name: str) -> None:
+        """Delete a folder and all in it; one that isn't there is gone already."""
         with lance_errors(f"deleting {self.path(name)}"):
-            shutil.rmtree(self.path(name))
+            try:
+                shutil.rmtree(self.path(name))
+            except FileNotFoundError:
+                return
             sync_directory(os.path.dirname(self.path(name)))
 
     def copy(self, source: str, target: str) -> None:

@@ -2,7 +2,7 @@
 
 On a directory, whoever makes a branch, or makes a fork and publishes it, holds a shared lock; whoever deletes one, an
 exclusive one. So a fork is never deleted between a writer's commit on it and its publish. On an object store forks are
-not deleted here.
+deleted by `cleanup` alone, which says so before.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 import lance
 
 from omnigraph.errors import Conflict
+from omnigraph.storage.announce import announced
 from omnigraph.storage.files import LocalFiles
 from omnigraph.storage.layout import RECOVERY, lance_branch
 from omnigraph.storage.lineage import branch_names
@@ -109,6 +110,8 @@ def ensure_fork(store: Store, ref: TableRef, branch: str) -> lance.LanceDataset:
     Raises:
         Conflict: a fork stands there that another write is using.
     """
+    if announced(store, {(ref.location, branch): ()}):
+        raise _busy(ref, branch)  # a cleanup is removing a fork of this name that nobody used
     existing = store.latest_or_none(ref.location, branch)
     if existing is not None:
         if int(existing.version) == ref.version and _grew_from(store, ref, branch):

@@ -62,11 +62,18 @@ def _conformed(
         yield from filled(table_key, rows, schema, blobs) if blob_columns(schema) else rows.to_batches()
 
 
-def missing_files(store: Store, location: str, branch: str | None, fragments: Iterable[str]) -> list[str]:
-    """Data files named by the fragments that aren't there. Only directories are looked at: stores delete no fork."""
-    if not isinstance(store.files, LocalFiles):
-        return []
+def missing_files(
+    store: Store, location: str, branch: str | None, fragments: Iterable[str], *, forked: bool
+) -> list[str]:
+    """Data files named by the fragments that aren't there.
+
+    Args:
+        forked: whether this is a branch's first write to the table: on an object store only such a one can lose files.
+    """
     name = lance_branch(branch)
     folder = f"{location}/data" if name is None else f"{location}/tree/{name}/data"
-    paths = [f"{folder}/{file['path']}" for text in fragments for file in json.loads(text)["files"]]
-    return [path for path in paths if not store.files.exists(path)]
+    paths = [file["path"] for text in fragments for file in json.loads(text)["files"]]
+    if isinstance(store.files, LocalFiles):
+        return [f"{folder}/{path}" for path in paths if not store.files.exists(f"{folder}/{path}")]
+    there = set(store.files.list(folder)) if forked and paths else set(paths)
+    return [f"{folder}/{path}" for path in paths if path not in there]

@@ -9,6 +9,7 @@ from omnigraph.errors import BadRequest
 
 __all__ = [
     "ACTORS",
+    "CLEANUP",
     "COMMITS",
     "MAIN",
     "MANIFEST",
@@ -36,6 +37,7 @@ ACTORS = "_graph_commit_actors.lance"
 RECOVERIES = "_graph_commit_recoveries.lance"
 RECOVERY = "__recovery"
 STAGING = "__staging"
+CLEANUP = "__cleanup"
 SCHEMA_LOCK = "__schema_apply_lock__"
 MARK = "omnigraph:sidecar"
 """Transaction property that names the sidecar of the writer."""

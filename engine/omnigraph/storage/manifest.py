@@ -383,13 +383,21 @@ class Manifest:
         try:
             dataset = self.store.version(MANIFEST, lineage, version)
         except NotFound as error:
-            raise NotFound(
-                f"branch {branch!r} has no version {version}", details={"branch": branch, "version": version}
-            ) from error
+            raise self._gone(branch, lineage, version) from error
         check_known(dataset)
         with lance_errors(f"reading {MANIFEST} at version {version}"):
             rows = dataset.scanner(columns=[*_READ, _UPDATED]).to_table()
         return state_from_rows(branch, version, rows, no_head=lambda: self._origin_head(lineage, version))
+
+    def _gone(self, branch: str, lineage: str, version: int) -> NotFound:
+        details = {"branch": branch, "version": version}
+        if 0 < version < int(self.store.latest(MANIFEST, lineage).version):
+            message = (
+                f"version {version} of branch {branch!r} is gone: cleanup removed it. "
+                "Read the branch as it is now, or at a newer commit"
+            )
+            return NotFound(message, code="version_removed", details=details)
+        return NotFound(f"branch {branch!r} has no version {version}", details=details)
 
     def _origin_head(self, branch: str, version: int) -> CommitInfo | None:
         from omnigraph.storage.origin import head_from_history

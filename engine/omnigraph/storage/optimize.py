@@ -21,7 +21,7 @@ from lance.optimize import Compaction
 from ulid import ULID
 
 from omnigraph.errors import BadRequest, Conflict, ExpectedVersionMismatch, OmniGraphError
-from omnigraph.storage.blobs import blob_columns, marks_nulls, null_mask
+from omnigraph.storage.blobs import is_blob, marks_nulls, null_mask
 from omnigraph.storage.drift import neutral, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.formats import refuse_unstable
@@ -231,7 +231,7 @@ def _prepare(engine: Engine, branch: str, ref: TableRef) -> _Job | TableOptimize
         return _result(engine, ref, ref, dataset, nothing, "skipped", "NoStableRowIds", error.message)
     with lance_errors(f"compacting {ref.table_key}"):
         plan = Compaction.plan(dataset, {})
-        if plan.tasks and _zeroed_blobs(dataset):
+        if plan.tasks and _unmarked_nulls(dataset):
             message = (
                 "omnigraph 0.7 wrote its null blobs in a way that compaction turns into empty ones: it stays as it is; "
                 "export and load it into a new graph to have it compacted"
@@ -245,13 +245,12 @@ def _prepare(engine: Engine, branch: str, ref: TableRef) -> _Job | TableOptimize
     return _Job(ref, dataset, results, count, size, began)
 
 
-def _zeroed_blobs(dataset: lance.LanceDataset) -> bool:
-    """Whether a Blob column holds descriptors of zeros, which mean null and would become empty blobs (01 §1.10)."""
-    columns = [name for name in blob_columns(dataset.schema) if not marks_nulls(dataset.schema.field(name))]
-    for batch in dataset.scanner(columns=columns).to_batches() if columns else ():
-        for name, column in zip(columns, batch.columns, strict=True):
-            if pc.any(null_mask(dataset.schema.field(name), column)).as_py():
-                return True
+def _unmarked_nulls(dataset: lance.LanceDataset) -> bool:
+    """Whether a Blob column of the origin holds nulls: it marks none, and compaction would make empty blobs of them."""
+    fields = [field for field in dataset.schema if is_blob(field) and not marks_nulls(field)]
+    for batch in dataset.scanner(columns=[f.name for f in fields]).to_batches() if fields else ():
+        if any(pc.any(null_mask(f, batch.column(f.name))).as_py() for f in fields):
+            return True
     return False
 
 

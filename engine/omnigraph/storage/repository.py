@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -16,6 +16,7 @@ from omnigraph.storage import branch as branches
 from omnigraph.storage import fragments
 from omnigraph.storage.ancestry import merge_base
 from omnigraph.storage.blobs import BlobSource
+from omnigraph.storage.cleanup import CleanupReport, cleanup
 from omnigraph.storage.commit import commit as commit_staging
 from omnigraph.storage.create import create_graph, made_by
 from omnigraph.storage.delta import touched_ids, whole_fragments
@@ -27,6 +28,7 @@ from omnigraph.storage.layout import MAIN, MANIFEST, STAGING, check_operation_id
 from omnigraph.storage.lineage import common_version
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.optimize import Notice, OptimizeReport, optimize
+from omnigraph.storage.removal import Removed, remove_versions
 from omnigraph.storage.repair import Drift, RepairReport, drift_of, repair
 from omnigraph.storage.schema_apply import SchemaChange, apply_schema
 from omnigraph.storage.snapshot import Snapshot
@@ -294,6 +296,24 @@ class Repository:
         """Compact the tables of a branch. See `omnigraph.storage.optimize`."""
         self._writable()
         return optimize(self.engine, branch, actor=actor, operation_id=operation_id, notice=notice)
+
+    def cleanup(
+        self,
+        *,
+        keep: int | None = None,
+        older_than: timedelta | None = None,
+        confirm: bool = False,
+        notice: Notice | None = None,
+    ) -> CleanupReport:
+        """Remove old versions that nothing needs; without `confirm` only look. See `omnigraph.storage.cleanup`."""
+        if confirm:
+            self._writable()
+        return cleanup(self.engine, keep=keep, older_than=older_than, confirm=confirm, notice=notice)
+
+    def remove_versions(self, locations: Collection[str]) -> list[Removed]:
+        """Remove every old version of some tables that nothing alive reads; see `removal.remove_versions`."""
+        self._writable()
+        return remove_versions(self.engine, locations)
 
     # --- recovery ---
 

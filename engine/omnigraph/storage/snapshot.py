@@ -26,6 +26,7 @@ from omnigraph.storage.blobs import (
 from omnigraph.storage.delta import RowChanges, file_names, row_changes
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.manifest import ManifestState
+from omnigraph.storage.needed import remember_snapshot
 from omnigraph.storage.schemas import load_catalog, load_ir
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
@@ -41,6 +42,11 @@ class Snapshot:
     def __init__(self, engine: Engine, state: ManifestState) -> None:
         self._engine = engine
         self.state = state
+        remember_snapshot(self)
+
+    @property
+    def uri(self) -> str:
+        return self._engine.store.root.uri
 
     def __repr__(self) -> str:
         return f"Snapshot({self._engine.store.root.uri!r}, {self.branch!r}, version {self.manifest_version})"

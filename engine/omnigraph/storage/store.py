@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Any
 
 import lance
@@ -98,12 +99,30 @@ class Store:
         self.remember(ref, handle)
         return handle
 
+    def check_version(self, ref: TableRef) -> None:
+        """Raise NotFound (`version_removed`) unless the version is there, whatever handle of it is still kept."""
+        try:
+            self._open(ref.location, ref.branch, ref.version)
+        except (ValueError, OSError) as error:
+            if is_missing(error):
+                raise _removed(ref) from error
+            with lance_errors(f"opening {ref.table_key} at version {ref.version}"):
+                raise
+
     def remember(self, ref: TableRef, handle: lance.LanceDataset) -> None:
         """Keep a handle that is known to stand at the pinned version."""
         with self._lock:
             self._pinned[(ref.location, ref.branch, ref.version, ref.stamp)] = handle
             while len(self._pinned) > HANDLES_KEPT:
                 self._pinned.popitem(last=False)
+
+    def forget(self, location: str, branch: str | None, versions: Collection[int] | None = None) -> None:
+        """Let go of handles to versions that have been removed; of all of the lineage where none are named."""
+        name = lance_branch(branch)
+        with self._lock:
+            for key in [k for k in self._pinned if k[0] == location and lance_branch(k[1]) == name]:
+                if versions is None or key[2] in versions:
+                    del self._pinned[key]
 
     def _open(self, location: str, branch: str | None, version: int | None) -> lance.LanceDataset:
         handle = self._dataset(self.path(location, branch), version)

@@ -57,7 +57,8 @@ def lance_errors(doing: str) -> Iterator[None]:
         text = scrub(str(error))
         if is_missing(error):
             raise NotFound(
-                f"{doing}: it isn't there any more or never was ({text})", code="storage_not_found"
+                f"{doing}: it isn't there any more (cleanup removes old versions) or never was ({text})",
+                code="storage_not_found",
             ) from error
         if isinstance(error, PermissionError) or "permission denied" in text.lower():
             raise Unavailable(f"{doing}: no permission ({text})", code="storage_permission") from error

@@ -265,6 +265,22 @@ def test_lance_compacts_blobs(tmp_path: Path) -> None:
     assert [data for _, data in lance.dataset(path).read_blobs("b", ids=ids, preserve_order=True)] == values * 3
 
 
+def test_blobs_of_ours_are_compacted(tmp_path: Path) -> None:
+    """Null and empty stay apart, also for an empty one that is the first of its file."""
+    graph = omnigraph.init(tmp_path / "g", schema="node F { slug: String @key  data: Blob? }\n")
+    values: list[bytes | None] = [b"", None, b"some", b"x" * 200_000]
+    for k in range(3):
+        table = pa.table({"slug": [f"{k}{i}" for i in range(4)], "data": pa.array(values, pa.large_binary())})
+        graph.load({"F": table})
+    before = sorted(graph.export())
+    (done,) = graph.optimize().tables
+    assert (done.action, done.fragments_before, done.fragments_after) == ("compacted", 3, 1)
+    assert sorted(graph.export()) == before
+    graph.cleanup(keep=1, confirm=True)
+    assert sorted(graph.export()) == before
+    assert graph.verify().ok
+
+
 @pytest.mark.parametrize("name", ["types", "branches", "maintained"])
 def test_graphs_of_the_origin(tmp_path: Path, name: str) -> None:
     assert name in NAMES
