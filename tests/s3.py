@@ -28,6 +28,7 @@ class S3:
         endpoint: `http://127.0.0.1:port`.
         seen: requests by method and what they are for, since the last `reset`.
         sent: bytes of the bodies put.
+        ranges: the `Range` of each GET of an object, "" for the whole of it.
         deaf: ignore `If-None-Match`, as stores do that lose commits.
         broken: answer every request with this status; 0 for none.
     """
@@ -35,6 +36,7 @@ class S3:
     endpoint: str = ""
     seen: Counter[str] = field(default_factory=Counter)
     sent: int = 0
+    ranges: list[str] = field(default_factory=list)
     deaf: bool = False
     broken: int = 0
 
@@ -86,11 +88,14 @@ class S3:
     def reset(self) -> None:
         self.seen.clear()
         self.sent = 0
+        self.ranges.clear()
 
     def wrap(self, app: Wsgi) -> Wsgi:
         def answer(environ: dict[str, Any], start: Any) -> Any:
             method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
             self.seen["LIST" if method == "GET" and "list-type" in query else method] += 1
+            if method == "GET" and "list-type" not in query:
+                self.ranges.append(environ.get("HTTP_RANGE", ""))
             if method == "PUT":
                 self.sent += int(environ.get("CONTENT_LENGTH") or 0)
             if self.deaf:

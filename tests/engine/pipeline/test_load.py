@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import os
 import random
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -305,3 +306,51 @@ def test_both_make_the_same_vectors(spark: object, tmp_path: Path) -> None:
     vectors = {row["id"]: row["vec"] for row in found["spark"]}
     assert {s for s, v in vectors.items() if v is None} == {f"d{i}" for i in range(0, 50, 3)} | {"d4", "n"}
     assert vectors["d5"] == [1, 0, 0, 0, 0, 0, 0, 0]
+
+
+BLOBS = "node Person { name: String @key  photo: Blob?  age: I32? } edge Knows: Person -> Person { letter: Blob }"
+
+
+def test_blobs_arrive_byte_for_byte(tmp_path: Path, spark: object, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed = random.randrange(10**6)
+    print(f"seed {seed}")
+    rng = random.Random(seed)
+    monkeypatch.setenv("OMNIGRAPH_SPARK_SPLIT_BYTES", "200000")
+    photos = {f"p{i}": rng.choice([None, b"", rng.randbytes(rng.choice([10, 3000, 100_000]))]) for i in range(30)}
+    later = {"p0": b"later", "p1": None, "new": rng.randbytes(100_000)}
+
+    def texts(values: dict[str, bytes | None], name: str) -> str:
+        path = tmp_path / name
+        lines = [
+            json.dumps(
+                {"type": "Person", "data": {"name": n, "photo": b if b is None else f"base64:{b64encode(b).decode()}"}}
+            )
+            for n, b in values.items()
+        ]
+        lines += [json.dumps({"type": "Person", "data": {"name": "p2", "age": 5}})] if values is later else []
+        path.write_text("\n".join(lines))
+        return str(path)
+
+    table = pa.table({"a": ["p0"], "b": ["p1"], "letter": pa.array([b"\x00dear"], pa.binary())})
+    pq.write_table(table, tmp_path / "knows.parquet")
+    mapping = Mapping.parse(
+        "sources: [{path: knows.parquet, edge: Knows, from: [a], to: [b]}]", file="m.yaml", base=tmp_path
+    )
+    for name, loader in LOADERS.items():
+        uri = str(tmp_path / f"{name}.omni")
+        omnigraph.init(uri, schema=BLOBS).close()
+        loader(uri, [texts(photos, "a.ndjson")], "append", None, OPERATION[:-1] + "0")
+        loader(uri, [], "append", mapping, OPERATION[:-1] + "1")
+        loader(uri, [texts(later, "b.ndjson")], "merge", None, OPERATION[:-1] + "2")
+        with omnigraph.open(uri, read_only=True) as graph:
+            rows = graph.snapshot().scan("node:Person", ["id", "_rowid"])
+            stored = graph.snapshot().blobs("node:Person", "photo", rows["_rowid"].combine_chunks()).to_pylist()
+            assert dict(zip(rows["id"].to_pylist(), stored, strict=True)) == photos | later, name
+            (edge,) = graph.snapshot().scan("edge:Knows", ["_rowid"])["_rowid"].to_pylist()
+            assert graph.snapshot().blobs("edge:Knows", "letter", [edge]).to_pylist() == [b"\x00dear"]
+            assert graph.verify().ok
+        with pytest.raises(BadRequest, match="files and addresses aren't read"):
+            (tmp_path / "bad.ndjson").write_text(
+                '{"type": "Person", "data": {"name": "x", "photo": "file:///etc/passwd"}}'
+            )
+            loader(uri, [str(tmp_path / "bad.ndjson")], "append", None, OPERATION[:-1] + "3")
