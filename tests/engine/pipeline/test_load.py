@@ -349,8 +349,7 @@ def test_blobs_arrive_byte_for_byte(tmp_path: Path, spark: object, monkeypatch: 
             (edge,) = graph.snapshot().scan("edge:Knows", ["_rowid"])["_rowid"].to_pylist()
             assert graph.snapshot().blobs("edge:Knows", "letter", [edge]).to_pylist() == [b"\x00dear"]
             assert graph.verify().ok
+        bad = tmp_path / "bad.ndjson"
+        bad.write_text('{"type": "Person", "data": {"name": "x", "photo": "file:///etc/passwd"}}')
         with pytest.raises(BadRequest, match="files and addresses aren't read"):
-            (tmp_path / "bad.ndjson").write_text(
-                '{"type": "Person", "data": {"name": "x", "photo": "file:///etc/passwd"}}'
-            )
-            loader(uri, [str(tmp_path / "bad.ndjson")], "append", None, OPERATION[:-1] + "3")
+            loader(uri, [str(bad)], "append", None, OPERATION[:-1] + "3")
