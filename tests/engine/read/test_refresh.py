@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -90,7 +91,7 @@ def change(graph: omnigraph.Graph, rng: random.Random, branch: str, people: set[
     elif what == "indices":
         graph.ensure_indices(branch=branch)
     elif what == "optimize":
-        graph.optimize(branch=branch)
+        graph.optimize(branch="main")
 
 
 def node(name: str, rng: random.Random) -> str:
@@ -108,7 +109,7 @@ def edge(name: str, src: str, dst: str, rng: random.Random) -> str:
 
 
 def test_after_random_writes_what_is_kept_equals_what_a_cold_process_reads(tmp_path: Path) -> None:
-    seed = random.randrange(2**32)
+    seed = int(os.environ.get("OMNIGRAPH_TEST_SEED", random.randrange(2**32)))
     print(f"seed {seed}")
     rng = random.Random(seed)
     graph = omnigraph.init(tmp_path / "graph", schema=SCHEMA)
@@ -174,7 +175,8 @@ def test_a_small_write_costs_no_reading_from_end_to_end(
     graph = big(tmp_path)
     answers(graph.snapshot())
     first = adjacency().get(graph.snapshot(), *KEYS)
-    assert first.out.parallel and len(first.out.distinct.neighbour) < 9_000
+    assert first.out.parallel
+    assert len(first.out.distinct.neighbour) < 9_000
     assert first.both.near  # made now, so that it is changed too
     WRITES[write](graph)
     snapshot = graph.snapshot()
