@@ -60,11 +60,16 @@ class FrameEnv:
     def frame(self) -> Frame:
         return self._frame
 
-    def some(self, rows: Longs) -> FrameEnv:
-        """The given rows; what blocks and rankings gave is kept, since a rank depends on all rows."""
+    def some(self, rows: Longs, values: Mapping[FrameValue, Datum] | None = None) -> FrameEnv:
+        """The given rows; what blocks and rankings gave is kept, since a rank depends on all rows.
+
+        Args:
+            values: what rankings give in those rows, where that is known already.
+        """
         out = FrameEnv(self._ctx, self._frame.take(rows), self._named)
         at: Array = pa.array(rows)
         out._special = {k: v.take(at) if isinstance(v, pa.Array) else v for k, v in self._special.items()}
+        out._special |= {id(what): value for what, value in (values or {}).items()}
         return out
 
     def special(self, what: object) -> Datum:

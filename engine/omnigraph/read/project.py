@@ -19,7 +19,7 @@ from omnigraph.read.env import ColumnEnv, FrameEnv
 from omnigraph.read.expr import Compiler
 from omnigraph.read.frame import Binding, Context, Frame
 from omnigraph.read.order import SortKey, first_rows, sort_key, sorted_rows
-from omnigraph.read.ranking import Rrf, is_ranking, make_ranking
+from omnigraph.read.ranking import Ranking, Rrf, is_ranking, make_ranking
 from omnigraph.read.shortest import PATH
 from omnigraph.read.tables import sort_codes
 from omnigraph.read.types import arrow_of, column_type, entity_properties, entity_type
@@ -42,11 +42,11 @@ class _Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Key:
-    """An order key. Rows without a value aren't part of a ranking's order."""
+    """An order key; rows without a value aren't part of a ranking's order."""
 
     evaluate: Evaluate
     descending: bool
-    ranking: bool
+    ranking: Ranking | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,8 +87,15 @@ class Output:
 
     def _project(self, ctx: Context, frame: Frame, skip: int, stop: int | None) -> pa.Table:
         env = FrameEnv(ctx, frame, {item.name: item.evaluate for item in self.items})
+        lead = self.order[0] if self.order else None
         for ranking in self.fused:
-            env.special(ranking)
+            if lead is None or ranking is not lead.ranking:
+                env.special(ranking)
+        if lead is not None and lead.ranking is not None and frame.length:
+            few = frame.length if stop is None else stop
+            rows, values = lead.ranking.first(ctx, frame, few, descending=lead.descending)
+            env = env.some(rows, {lead.ranking: values} if values is not None else {})
+            frame = env.frame
         if self.order and frame.length:
             env = env.some(self._sorted(env, frame, stop)[skip:])
         elif skip or (stop is not None and stop < frame.length):
@@ -101,7 +108,7 @@ class Output:
         columns = [as_array(key.evaluate(env), frame.length) for key in self.order]
         rows: Longs = np.arange(frame.length)
         for key, column in zip(self.order, columns, strict=True):
-            if key.ranking and column.null_count:
+            if key.ranking is not None and column.null_count:
                 rows = rows[validity(column)[rows]]
         if len(rows) < frame.length:
             columns = [column.take(pa.array(rows)) for column in columns]
@@ -160,7 +167,7 @@ class Output:
         keys = [sort_key(v, descending=k.descending) for k, v in zip(self.order, values, strict=True)]
         order: Longs = sorted_rows([*keys, *(sort_key(_flat(column.take(at))) for column in ties)])
         for key, value in zip(self.order, values, strict=True):
-            if key.ranking and value.null_count:
+            if key.ranking is not None and value.null_count:
                 order = order[validity(value)[order]]
         return order
 
@@ -267,9 +274,13 @@ def make_output(
             named.setdefault(agg, f"#agg{len(named)}")
     fused: list[Rrf] = []
 
-    def ranking(expr: Expr) -> object:
-        made = make_ranking(expr)
-        fused.extend([made] if isinstance(made, Rrf) else [])
+    rankings: dict[Expr, Ranking] = {}
+
+    def ranking(expr: Expr) -> Ranking:
+        made = rankings.get(expr)
+        if made is None:
+            made = rankings[expr] = make_ranking(expr)
+            fused.extend([made] if isinstance(made, Rrf) else [])
         return made
 
     compiler = replace(compiler, aggregates=named, ranking=ranking)
@@ -282,18 +293,20 @@ def make_output(
         return _Item(name, expr, column_type(catalog, expr.type), compiler(expr), entity)
 
     items = tuple(item(n, e) for n, e in final.columns)
-    ranked = {name for name, expr in final.columns if is_ranking(expr)}
+    ranked = {name: expr for name, expr in final.columns if is_ranking(expr)}
+
+    def ranking_of(expr: Expr) -> Ranking | None:
+        """The ranking an order key is, or is the name of."""
+        if isinstance(expr, Column):
+            expr = ranked.get(expr.name, expr)
+        return ranking(expr) if is_ranking(expr) else None
+
     return Output(
         items=items,
         keys=tuple(item(n, e) for n, e in final.keys) if isinstance(final, Aggregate) else None,
         aggregates=tuple((agg, name, None if agg.arg is None else compiler(agg.arg)) for agg, name in named.items()),
         order=tuple(
-            _Key(
-                compiler(k.expr),
-                k.descending,
-                is_ranking(k.expr) or (isinstance(k.expr, Column) and k.expr.name in ranked),
-            )
-            for k in (order.keys if order is not None else ())
+            _Key(compiler(k.expr), k.descending, ranking_of(k.expr)) for k in (order.keys if order is not None else ())
         ),
         fused=tuple(fused),
         ties=order.ties if order is not None else (),

@@ -1,8 +1,8 @@
 """`nearest`, `bm25` and `rrf`: a number in each row, null where a row isn't ranked.
 
-`nearest` is the cosine distance, 1 − cos; `bm25` scores a text against a query's words with k1 = 1.2 and b = 0.75, over
-the statistics of the whole column (Robertson and Zaragoza 2009; the logarithm is of 1 + …, so that no word counts less
-than nothing);
+`nearest` is the cosine distance, 1 − cos (see `nearness`); `bm25` scores a text against a query's words with k1 = 1.2
+and b = 0.75, over the statistics of the whole column (Robertson and Zaragoza 2009; the logarithm is of 1 + …, so that no
+word counts less than nothing);
 `rrf` is Σ 1 / (k + rank) over two rankings (Cormack et al. 2009), rank 1 being the best of the nodes that match.
 """
 
@@ -12,25 +12,25 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import Call, Expr, Lit, Prop
 from omnigraph.read.compute import Array
-from omnigraph.read.datum import Bools, Datum, Evaluate, Fault, Longs
+from omnigraph.read.datum import Datum, Evaluate, Fault, Longs
 from omnigraph.read.env import FrameEnv
 from omnigraph.read.expand import WAY
 from omnigraph.read.expr import compile_expr
 from omnigraph.read.frame import Context, Frame
+from omnigraph.read.nearness import nearness
+from omnigraph.read.postings import TextIndex
 from omnigraph.read.question import question_vector
 from omnigraph.read.search import text_index
-from omnigraph.read.tables import ROW_ID, Rows, sort_codes
-from omnigraph.read.tokens import TextIndex, words_of
+from omnigraph.read.standing import Floats, Standing, distinct_rows
+from omnigraph.read.tables import ROW_ID, Rows
+from omnigraph.read.tokens import words_of
 
 __all__ = ["Ranking", "bm25_scores", "is_ranking", "make_ranking"]
-
-Floats = npt.NDArray[np.float64]
 
 K1, B = 1.2, 0.75
 
@@ -51,32 +51,9 @@ def make_ranking(expr: Expr) -> Ranking:
     raise Internal(f"no plan for the ranking {expr!r}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Ranked:
-    """Scores of the distinct rows a variable points to in a frame."""
-
-    rows: Rows
-    at: Longs  # the distinct rows
-    back: Longs  # of each frame row: its index in `at`
-    scores: Floats
-    known: Bools
-
-    def ranks(self, *, descending: bool) -> Longs:
-        """The rank of each distinct row from 1 on, ties by id; 0 where it isn't ranked."""
-        ids = sort_codes(self.rows.column("id").take(pa.array(self.at, mask=self.at < 0)))
-        order = np.lexsort((ids, -self.scores if descending else self.scores, ~self.known))
-        out = np.zeros(len(self.at), dtype=np.int64)
-        out[order] = np.arange(1, len(order) + 1)
-        return np.where(self.known, out, 0)
-
-    def column(self) -> Array:
-        return pa.array(self.scores[self.back], pa.float64(), mask=~self.known[self.back])
-
-
-def _distinct(frame: Frame, var: str) -> tuple[Rows, Longs, Longs]:
-    bound = frame.bound[var]
-    at, back = np.unique(bound.at, return_inverse=True)
-    return bound.rows, at.astype(np.int64), back
+def _nobody(rows: Rows, at: Longs, back: Longs | None) -> Standing:
+    none = np.zeros(len(at), dtype=bool)
+    return Standing(rows, at, back, np.zeros(len(at)), 0.0, none, lambda some: np.zeros(len(some)), less=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -85,23 +62,13 @@ class Nearest:
     query: Evaluate
     descending = False
 
-    def ranked(self, ctx: Context, frame: Frame) -> _Ranked:
-        rows, at, back = _distinct(frame, self.prop.var)
+    def standing(self, ctx: Context, frame: Frame) -> Standing:
+        bound = frame.bound[self.prop.var]
+        at, back = distinct_rows(bound)
         query = self._vector(ctx, frame)
-        column = rows.column(self.prop.name)
         if query is None:
-            return _Ranked(rows, at, back, np.zeros(len(at)), np.zeros(len(at), dtype=bool))
-        taken = column.take(pa.array(at, mask=at < 0))
-        known = np.asarray(taken.is_valid().to_numpy(zero_copy_only=False))
-        matrix = taken.filter(pa.array(known)).flatten().to_numpy(zero_copy_only=False).reshape(-1, len(query))
-        # Row by row in one order of summation, so that equal vectors have equal distances whatever stands around them.
-        dots = np.einsum("ij,j->i", matrix, query)
-        norms = np.sqrt(np.einsum("ij,ij->i", matrix, matrix, dtype=np.float64))
-        usable = norms > 0
-        scores = np.zeros(len(at))
-        scores[known] = 1.0 - dots / np.where(usable, norms * np.sqrt(float(query @ query)), 1.0)
-        known[known] = usable
-        return _Ranked(rows, at, back, scores, known)
+            return _nobody(bound.rows, at, back)
+        return nearness(bound.rows, self.prop.name, at, back, query)
 
     def _vector(self, ctx: Context, frame: Frame) -> Floats | None:
         value = self.query(FrameEnv(ctx, frame))
@@ -117,27 +84,28 @@ class Nearest:
             raise Fault("nearest: a vector that is all zeros, or not finite, is near nothing", code="zero_vector")
         return query
 
+    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array | None]:
+        """See `Ranking`."""
+        standing = self.standing(ctx, frame)
+        return standing.frame_rows(standing.first(count, worst=descending != self.descending)), None
+
     def value(self, ctx: Context, frame: Frame) -> Datum:
-        return self.ranked(ctx, frame).column()
+        return self.standing(ctx, frame).column()
 
 
-def bm25_scores(index: TextIndex, words: list[str]) -> tuple[Longs, Floats]:
-    """(rows that have any of the words, their scores)."""
+def bm25_scores(index: TextIndex, words: list[str]) -> Floats:
+    """The score of every row; 0 where it has none of the words."""
     scores = np.zeros(index.rows)
-    total = int(index.known.sum())
-    mean = float(index.lengths.sum()) / total if total else 1.0
-    hit = np.zeros(index.rows, dtype=bool)
+    mean = len(index.codes) / index.texts if index.texts else 1.0
     for word in dict.fromkeys(words):
         number = index.number(word)
         if number < 0:
             continue
         rows, times = index.counts(number)
-        rarity = np.log(1.0 + (total - len(rows) + 0.5) / (len(rows) + 0.5))
+        rarity = np.log(1.0 + (index.texts - len(rows) + 0.5) / (len(rows) + 0.5))
         norm = times + K1 * (1 - B + B * index.lengths[rows] / mean)
         scores[rows] += rarity * times * (K1 + 1) / norm
-        hit[rows] = True
-    rows = np.flatnonzero(hit)
-    return rows, scores[rows]
+    return scores
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -146,19 +114,19 @@ class Bm25:
     query: Evaluate
     descending = True
 
-    def ranked(self, ctx: Context, frame: Frame) -> _Ranked:
-        rows, at, back = _distinct(frame, self.prop.var)
+    def standing(self, ctx: Context, frame: Frame) -> Standing:
+        bound = frame.bound[self.prop.var]
+        at, back = distinct_rows(bound)
         value = self.query(FrameEnv(ctx, frame))
         text = value.as_py() if isinstance(value, pa.Scalar) else None
-        scores, known = np.zeros(len(at)), np.zeros(len(at), dtype=bool)
-        if text is not None:
-            table, places = self._whole(ctx, rows, at)
-            found, score = bm25_scores(text_index(table, self.prop.name), words_of(text))
-            if len(found):
-                spot = np.minimum(np.searchsorted(found, places), len(found) - 1)
-                known = found[spot] == places
-                scores = np.where(known, score[spot], 0.0)
-        return _Ranked(rows, at, back, scores, known)
+        if text is None:
+            return _nobody(bound.rows, at, back)
+        table, places = self._whole(ctx, bound.rows, at)
+        if not table.rows:
+            return _nobody(bound.rows, at, back)
+        scores = bm25_scores(text_index(table, self.prop.name), words_of(text))[places]
+        known = (scores > 0) & (places >= 0)
+        return Standing(bound.rows, at, back, scores, 0.0, known, lambda some: scores[some], less=False)
 
     def _whole(self, ctx: Context, rows: Rows, at: Longs) -> tuple[Rows, Longs]:
         """The whole table: the statistics are those of all rows, however few were read."""
@@ -179,28 +147,58 @@ class Bm25:
             places[way == number] = begin[number] + table.places(row_ids[way == number])
         return Rows(rows.table_key, len(whole), {self.prop.name: whole}), np.where(at < 0, -1, places[at])
 
+    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array | None]:
+        """See `Ranking`."""
+        standing = self.standing(ctx, frame)
+        rows = standing.frame_rows(standing.first(count, worst=descending != self.descending))
+        scores = standing.value(rows if standing.back is None else standing.back[rows])
+        return rows, pa.array(scores, pa.float64())
+
     def value(self, ctx: Context, frame: Frame) -> Datum:
-        return self.ranked(ctx, frame).column()
+        return self.standing(ctx, frame).column()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rrf:
-    first: Ranking
-    second: Ranking
+    one: Ranking
+    other: Ranking
     k: int
     descending = True
 
-    def value(self, ctx: Context, frame: Frame) -> Datum:
-        score = np.zeros(frame.length)
-        known = np.zeros(frame.length, dtype=bool)
-        for ranking in (self.first, self.second):
-            if isinstance(ranking, Rrf):
-                raise Internal("rrf of an rrf")
-            ranked = ranking.ranked(ctx, frame)
-            rank = ranked.ranks(descending=ranking.descending)[ranked.back]
+    def _standings(self, ctx: Context, frame: Frame) -> list[Standing]:
+        if isinstance(self.one, Rrf) or isinstance(self.other, Rrf):
+            raise Internal("rrf of an rrf")
+        return [self.one.standing(ctx, frame), self.other.standing(ctx, frame)]
+
+    def _scores(self, standings: list[Standing], rows: Longs) -> Array:
+        """The score of some frame rows."""
+        score, known = np.zeros(len(rows)), np.zeros(len(rows), dtype=bool)
+        for standing in standings:
+            asked, back = np.unique(rows if standing.back is None else standing.back[rows], return_inverse=True)
+            rank = standing.ranks(asked)[back]
             score += np.where(rank > 0, 1.0 / (self.k + rank), 0.0)
             known |= rank > 0
         return pa.array(score, pa.float64(), mask=~known)
 
+    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array | None]:
+        """See `Ranking`.
+
+        The first `count` of one ranking score at least 1 / (k + count) each. Whoever stands behind place k + 2 count in
+        both scores less, and can't be among the first.
+        """
+        standings = self._standings(ctx, frame)
+        far = self.k + 2 * count
+        if not descending or max(int(np.count_nonzero(s.known)) for s in standings) < count:
+            rows: Longs = np.arange(frame.length)
+        else:
+            rows = np.unique(np.concatenate([s.frame_rows(s.first(far)) for s in standings]))
+        return rows, self._scores(standings, rows)
+
+    def value(self, ctx: Context, frame: Frame) -> Datum:
+        return self._scores(self._standings(ctx, frame), np.arange(frame.length))
+
 
 Ranking: TypeAlias = Nearest | Bm25 | Rrf
+"""`value` is the number in each row of a frame. `first` are the frame rows that may be among the first `count` when the
+ranking orders them, all that tie with the last of them included and none that isn't ranked, and their values where they
+came along."""

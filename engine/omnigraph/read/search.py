@@ -17,15 +17,42 @@ from omnigraph.errors import Internal
 from omnigraph.query.ir import Call, Prop
 from omnigraph.read.compute import Array, nulls, pc
 from omnigraph.read.datum import Datum, Env, Evaluate, Fault, Longs
-from omnigraph.read.tables import Rows
-from omnigraph.read.tokens import TextIndex, words_of
+from omnigraph.read.postings import TextIndex, refreshed
+from omnigraph.read.tables import Rows, TableData
+from omnigraph.read.tokens import words_of
 
 __all__ = ["near_words", "phrase_rows", "search_predicate", "text_index"]
 
 
 def text_index(rows: Rows, name: str) -> TextIndex:
-    """The words of a column; kept with the rows."""
-    return rows.derived("words", name, lambda: TextIndex.of(rows.column(name)))
+    """The words of a column; kept with the rows, and made from those of another version of the table if one is there."""
+    return rows.derived("words", name, lambda: _made(rows, name))
+
+
+def _made(rows: Rows, name: str) -> TextIndex:
+    column = rows.column(name)
+    if not isinstance(rows, TableData) or not rows.has(["id"]):
+        return TextIndex.of(column)
+    for other in rows.versions():
+        old = other.kept("words", name)
+        if isinstance(old, TextIndex) and other.has(["id", name]):
+            back = _same_texts(other, rows, name)
+            if np.count_nonzero(back < 0) * 2 < len(back):
+                return refreshed(old, back, column)
+    return TextIndex.of(column)
+
+
+def _same_texts(old: TableData, new: Rows, name: str) -> Longs:
+    """Of each row, the row of another version with the same id and the same text; −1 where there is none."""
+    most = min(old.rows, new.rows)
+    same = pc.equal(old.column("id").slice(0, most), new.column("id").slice(0, most))
+    unlike = np.flatnonzero(~np.asarray(same.to_numpy(zero_copy_only=False)))
+    begin = int(unlike[0]) if len(unlike) else most
+    back = np.concatenate([np.arange(begin), old.id_map().positions(new.column("id").slice(begin))])
+    texts, before = new.column(name), old.column(name).take(pa.array(back, mask=back < 0))
+    alike = pc.or_(pc.fill_null(pc.equal(texts, before), False), pc.and_(pc.is_null(texts), pc.is_null(before)))
+    back[~np.asarray(alike.to_numpy(zero_copy_only=False))] = -1
+    return back
 
 
 def search_predicate(call: Call, arguments: Sequence[Evaluate]) -> Evaluate:
@@ -44,6 +71,8 @@ def search_predicate(call: Call, arguments: Sequence[Evaluate]) -> Evaluate:
         if query is None or edits is None:
             return nulls(length, pa.bool_())
         index = text_index(rows, prop.name)
+        if not index.rows:  # whatever is bound is null
+            return nulls(length, pa.bool_())
         hit = np.zeros(index.rows, dtype=bool)
         hit[find(index, words_of(query), edits)] = True
         known = index.known
@@ -70,8 +99,8 @@ def _any_word(index: TextIndex, words: list[str], edits: object) -> Longs:
 
 
 def _rows(index: TextIndex, numbers: Sequence[int]) -> Longs:
-    places = [index.places(n) for n in numbers]
-    return index.rows_at(np.concatenate(places)) if places else np.zeros(0, dtype=np.int64)
+    found = [index.rows_of(n) for n in numbers]
+    return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
 
 def _phrase(index: TextIndex, words: list[str], edits: object) -> Longs:
@@ -89,7 +118,7 @@ def phrase_rows(index: TextIndex, words: list[str]) -> Longs:
     for i, number in enumerate(numbers):
         begins = begins[index.codes[begins + i] == number]
     rows = index.rows_at(begins)
-    return np.asarray(rows[index.rows_at(begins + len(numbers) - 1) == rows])
+    return np.asarray(rows[index.rows_at(begins + len(numbers) - 1) == rows], dtype=np.int64)
 
 
 def _near(index: TextIndex, words: list[str], edits: object) -> Longs:

@@ -172,6 +172,10 @@ class Rows:
         made = make()
         return self._derive(what, name, made, made.nbytes)
 
+    def kept(self, what: str, name: str) -> object | None:
+        """What was derived before, if it was."""
+        return self._derived.get((what, name))
+
     def id_map(self) -> IdMap:
         """Ids → positions."""
         found = self._derived.get(("map", "id"))
@@ -271,6 +275,10 @@ class TableData(Rows):
         """Whether ids lead to positions without making the map first."""
         return ("map", "id") in self._derived
 
+    def versions(self) -> list[TableData]:
+        """The other versions of this table that are in memory, the one used last first."""
+        return self._cache.versions(self)
+
     @property
     def refreshes(self) -> bool:
         """Whether it isn't read yet and may come from an earlier version."""
@@ -352,7 +360,9 @@ class TableData(Rows):
 
     def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
         self.nbytes += nbytes
-        return super()._derive(what, name, value, nbytes)
+        made = super()._derive(what, name, value, nbytes)
+        self._cache.settle()
+        return made
 
 
 _AGAIN = 500.0
@@ -413,6 +423,11 @@ class TableCache:
                 if len(self._spent) > 1024:
                     self._spent.popitem(last=False)
             return rather
+
+    def versions(self, table: TableData) -> list[TableData]:
+        """Other entries of the same table, the one used last first."""
+        found = [t for _, t in self.kept.items() if isinstance(t, TableData) and t is not table]
+        return [t for t in reversed(found) if t.ref.location == table.ref.location]
 
     def settle(self) -> None:
         """Drop what is over the limit."""

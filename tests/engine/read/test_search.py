@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from omnigraph import read
 from omnigraph.errors import BadRequest
 from omnigraph.query import bind_params, compile_query
+from omnigraph.read.postings import TextIndex
 from omnigraph.read.search import near_words, phrase_rows
 from omnigraph.read.settings import read_settings
-from omnigraph.read.tokens import TextIndex, tokenize, words_of
+from omnigraph.read.tokens import tokenize, words_of
 from omnigraph.schema import compile_schema
 
 CATALOG = compile_schema("""
@@ -143,6 +144,17 @@ def test_a_phrase_stays_within_its_text(texts: list[list[str]], phrase: list[str
 def test_search_predicates(ask: Ask, clause: str, expected: list[str]) -> None:
     body = f"match {{ $d: Doc {clause} }} return {{ $d.name as n }} order {{ n }}"
     assert ask(body, "$q: String, $none: String?", q="sleeps") == expected
+
+
+def test_a_search_of_what_nothing_is_bound_to_is_unknown(memory_snapshot: Callable[..., Any]) -> None:
+    catalog = compile_schema(
+        "node Doc { name: String @key }  node Tag { text: String?  vec: Vector(2)? }  edge Has: Doc -> Tag"
+    )
+    snapshot = memory_snapshot(catalog, {"node:Doc": [{"id": "a", "name": "a"}]})
+    text = """query q() { match { $d: Doc  optional { $d has $t }  search($t.text, "x") is null }
+        return { $d.name as n, bm25($t.text, "x") as s, nearest($t.vec, [1, 0]) as d } }"""
+    table = read.execute(compile_query(text, catalog), snapshot, {})
+    assert table.to_pylist() == [{"n": "a", "s": None, "d": None}]
 
 
 def score(text: str | None, query: str) -> float | None:
