@@ -536,8 +536,10 @@ class Graph:
         operation_id: str | None = None,
         progress: Callable[[Progress], None] | None = None,
         embed: Literal["now", "later"] | None = None,
+        quarantine: str | Path | None = None,
+        max_quarantined: int = 10_000,
     ) -> LoadResult:
-        """Load records as one commit. Nothing is visible if one record is bad.
+        """Load records as one commit. Nothing is visible if one record is bad, unless bad ones are put aside.
 
         Args:
             source: path(s), globs or URIs of NDJSON files, an open file or a text with NDJSON records, or tables by
@@ -552,6 +554,8 @@ class Graph:
             progress: called now and then with what is done so far.
             embed: whether vectors that `@embed` makes, and records omit, are made `now` or `later` by `embed`; default
                 is `OMNIGRAPH_EMBED_WRITES`, else `now`. Without an embedding provider they wait in any case.
+            quarantine: a file for bad records: they are left out with all that relies on them, and the rest is loaded.
+            max_quarantined: more bad records than this refuse the load all the same.
 
         Raises:
             BadRequest: bad sources, mapping or records, with place, counts and the first twenty.
@@ -571,6 +575,8 @@ class Graph:
             operation_id=operation_id,
             progress=progress,
             embed=embed,
+            quarantine=None if quarantine is None else str(quarantine),
+            max_quarantined=max_quarantined,
         )
 
     def embed(

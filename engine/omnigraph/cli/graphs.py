@@ -73,6 +73,14 @@ def load(
     from_: Annotated[
         str | None, typer.Option("--from", metavar="BRANCH", help="Make the branch from this one if it isn't there.")
     ] = None,
+    quarantine: Annotated[
+        Path | None,
+        typer.Option("--quarantine", metavar="FILE", help="Put bad records into this new file, and load the others."),
+    ] = None,
+    max_quarantined: Annotated[
+        int,
+        typer.Option("--max-quarantined", min=0, metavar="N", help="More bad records refuse the load all the same."),
+    ] = 10_000,
     embed: Annotated[
         Literal["now", "later"] | None,
         typer.Option("--embed", help="Make missing @embed vectors now, or leave them to embed.", show_default="now"),
@@ -81,13 +89,14 @@ def load(
     format: Format = "table",
     quiet: Quiet = False,
 ) -> None:
-    """Load records as one commit: all of them, or nothing if one is bad.
+    """Load records as one commit: all of them, or nothing if one is bad; with --quarantine all but the bad ones.
 
     \b
     Examples:
       omnigraph load graph.omni people.ndjson
       omnigraph load graph.omni 'data/*.ndjson' --mode merge
       omnigraph load graph.omni --mapping mapping.yaml --branch draft --from main
+      omnigraph load graph.omni people.ndjson --quarantine bad.ndjson
       zcat dump.ndjson.gz | omnigraph load graph.omni -
     """
     import omnigraph
@@ -110,6 +119,8 @@ def load(
             mapping=Mapping.read(mapping) if mapping is not None else None,
             progress=progress,
             embed=embed,
+            quarantine=quarantine,
+            max_quarantined=max_quarantined,
         )
     seconds = time.monotonic() - started
     total = sum(rows for _, rows in result.tables)
@@ -130,11 +141,14 @@ def load(
             "rows": total,
             "tables": [{"table_key": key, "rows_loaded": rows} for key, rows in result.tables],
             "commit": commit,
+            "quarantined": result.quarantined,
             "vectors": result.vectors,
             "unfilled": dict(result.unfilled),
             "seconds": round(seconds, 3),
         },
     )
+    if result.quarantined:
+        out.note(f"{result.quarantined:,} bad record(s) were left out; they are in {quarantine}, each with its reasons")
     if result.unfilled:
         waiting = ", ".join(f"{n:,} of {name}" for name, n in result.unfilled)
         out.note(f"texts without their vector: {waiting}; omnigraph embed {graph} makes them")

@@ -61,7 +61,13 @@ class Findings:
     def __init__(self, kept: int = SHOWN) -> None:
         self.kept = kept
         self.counts: Counter[str] = Counter()
-        self.shown: list[BadRecord] = []
+        self._found: list[BadRecord] = []
+
+    @property
+    def shown(self) -> list[BadRecord]:
+        """The first ones by place, at most `kept`."""
+        self._trim()
+        return self._found
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -101,10 +107,14 @@ class Findings:
         self._show(other.shown)
 
     def _show(self, records: Iterable[BadRecord]) -> None:
-        self.shown.extend(records)
-        if len(self.shown) > self.kept:
-            self.shown.sort(key=_place)
-            del self.shown[self.kept :]
+        self._found.extend(records)
+        if len(self._found) > 2 * self.kept:  # not at each one: a source may hold nothing but bad records
+            self._trim()
+
+    def _trim(self) -> None:
+        if len(self._found) > self.kept:
+            self._found.sort(key=_place)
+            del self._found[self.kept :]
 
     def refuse(self, locate: Callable[[int, int], str] | None = None, *, what: str = "record") -> None:
         """Raises BadRequest when there is anything to report.

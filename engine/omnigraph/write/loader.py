@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -45,8 +45,9 @@ from omnigraph.write.embedding import (
 from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.merge_rows import fold_repeats, merge_rows
+from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine
 from omnigraph.write.rows import Reading
-from omnigraph.write.sources import Source, plan_sources
+from omnigraph.write.sources import Source, SourcePlan, plan_sources
 from omnigraph.write.spool import Spool
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class LoadResult:
     branch_created: bool = False
     operation_id: str = ""
     vectors: int = 0  # made by an embedding provider
+    quarantined: int = 0  # bad records put aside
     unfilled: tuple[tuple[str, int], ...] = ()  # (type.property, rows with a text and no vector): `Graph.embed` fills
 
     @property
@@ -122,8 +124,10 @@ def load(
     expect_head: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     embed: EmbedWhen | None = None,
+    quarantine: str | None = None,
+    max_quarantined: int = QUARANTINE_LIMIT,
 ) -> LoadResult:
-    """Loads records, all or none.
+    """Loads records, all or none; with `quarantine` all good ones.
 
     Args:
         source: path(s), globs or URIs; an open file or a text with NDJSON records; or tables by type name.
@@ -133,6 +137,8 @@ def load(
         mapping: how columns become properties; needed for Parquet, CSV and Arrow files.
         operation_id: ULID of the write; the same id again changes nothing.
         embed: when the vectors that `@embed` makes and records omit are made; default `OMNIGRAPH_EMBED_WRITES`.
+        quarantine: a file for the bad records, which are then left out instead of refusing the load.
+        max_quarantined: more bad records refuse the load all the same.
 
     Raises:
         BadRequest: bad sources, mapping or records; `details` has counts by kind and the first twenty.
@@ -151,14 +157,15 @@ def load(
         done = done_before(repository, branch, operation_id)
         if done is not None:
             return LoadResult((), done, branch, operation_id=operation)
-    findings = Findings()
+    aside = Quarantine(quarantine, max_quarantined) if quarantine is not None else None
+    findings = aside.findings() if aside is not None else Findings()
     embedder = provider(embed, base.catalog.by_table_key.values())
     fills = embedder is not None
     merge = mode == "merge"
     with (
         plan_sources(source, mapping, base.catalog, format=format) as plan,
         Spool() as spool,
-        Spool() as filled,
+        ExitStack() as spools,
         BlobSpool() as blobs,
     ):
         reading = Reading(base.catalog, operation, merge=merge, fills=fills, findings=findings, blobs=blobs)
@@ -169,6 +176,8 @@ def load(
                 spool.append(batch.table_key, batch.rows)
                 generated[batch.table_key] = generated.get(batch.table_key, True) and batch.generated_ids
                 rows += batch.rows.num_rows
+                if aside is not None and findings.counts.total() > max_quarantined:
+                    aside.take(findings, plan)
                 if progress is not None:
                     progress(Progress(rows, done_bytes, plan.size))
             done_bytes += file.size
@@ -179,32 +188,103 @@ def load(
             for e in _nodes_first(base.catalog)
             if e.table_key in spool
         }
-        if not (findings and mode == "merge"):  # a merged row is made of good values only
-            judge(base, loaded, mode, findings, fills=fills)
-        findings.refuse(plan.locate)
-        if not loaded:
-            return LoadResult((), None, branch, operation_id=operation)
-        made = fill_vectors(loaded, embedder, filled, findings) if embedder is not None else 0
-        findings.refuse(plan.locate)
-        with _forked(repository, branch, base, actor) if missing else nullcontext(base) as base:
-            changes = tuple(change_of(repository, base, item, mode, blobs) for item in loaded.values())
-            staging = Staging(
-                branch=branch,
-                kind=WriterKind.LOAD,
-                changes=changes,
-                reads=reads_of(base.catalog, loaded, mode),
-                operation_id=operation,
-                actor=actor,
-                expect_head=expect_head,
-            )
-            commit = repository.commit(staging, base)
+        made = 0
+        if aside is not None:
+            loaded, made = _good_ones(base, loaded, mode, findings, embedder, aside, plan, spools)
+        else:
+            if not (findings and merge):  # a merged row is made of good values only
+                judge(base, loaded, mode, findings, fills=fills)
+            findings.refuse(plan.locate)
+            if embedder is not None:
+                made = fill_vectors(loaded, embedder, spools.enter_context(Spool()), findings)
+                findings.refuse(plan.locate)
+        put_aside = len(aside) if aside is not None else 0
+        with _finished(aside, plan, reading):
+            if not loaded:
+                return LoadResult((), None, branch, operation_id=operation, quarantined=put_aside)
+            commit = _committed(repository, base, loaded, mode, blobs, branch, missing, operation, actor, expect_head)
         lacking = tuple(
             (f"{item.entity.name}.{prop.name}", n)
             for item in loaded.values()
             for prop, n in unfilled(item.entity, item.rows)
         )
     tables = tuple((k, item.read) for k, item in loaded.items())
-    return LoadResult(tables, commit, branch, missing, operation, made, lacking)
+    return LoadResult(tables, commit, branch, missing, operation, made, put_aside, lacking)
+
+
+def _committed(
+    repository: Repository,
+    base: Snapshot,
+    loaded: dict[str, Loaded],
+    mode: Mode,
+    blobs: BlobSpool,
+    branch: str,
+    missing: bool,
+    operation: str,
+    actor: str | None,
+    expect_head: str | None,
+) -> CommitInfo:
+    """The judged rows as one commit, on a new branch where it is missing."""
+    with _forked(repository, branch, base, actor) if missing else nullcontext(base) as base:
+        changes = tuple(change_of(repository, base, item, mode, blobs) for item in loaded.values())
+        staging = Staging(
+            branch=branch,
+            kind=WriterKind.LOAD,
+            changes=changes,
+            reads=reads_of(base.catalog, loaded, mode),
+            operation_id=operation,
+            actor=actor,
+            expect_head=expect_head,
+        )
+        return repository.commit(staging, base)
+
+
+@contextmanager
+def _finished(aside: Quarantine | None, plan: SourcePlan, reading: Reading) -> Iterator[None]:
+    """The bad records are on disk before the commit inside, and have their file's name after it."""
+    if aside is None:
+        yield
+        return
+    try:
+        aside.write(plan, reading)
+        yield
+    except BaseException:
+        aside.drop()
+        raise
+    aside.keep()
+
+
+def _good_ones(
+    base: Snapshot,
+    loaded: dict[str, Loaded],
+    mode: Mode,
+    findings: Findings,
+    embedder: Embedder | None,
+    aside: Quarantine,
+    plan: SourcePlan,
+    spools: ExitStack,
+) -> tuple[dict[str, Loaded], int]:
+    """What is left when every bad record is put aside, and the vectors made for it.
+
+    A record put aside may be what another relied on, so the rest is judged until nothing is found.
+    """
+    aside.take(findings, plan)
+    while True:
+        spool = spools.enter_context(Spool())
+        kept: dict[str, Loaded] = {}
+        for key, item in loaded.items():
+            rows = aside.without(item.rows, key, spool)
+            if rows.num_rows:
+                kept[key] = replace(item, rows=rows, read=rows.num_rows)
+            elif mode == "overwrite":
+                raise BadRequest(f"every record of {item.entity.name} is bad: nothing is left to overwrite it with")
+        found = aside.findings()
+        judge(base, kept, mode, found, fills=embedder is not None)
+        made = 0
+        if not found and embedder is not None:
+            made = fill_vectors(kept, embedder, spools.enter_context(Spool()), found)
+        if not aside.take(found, plan, first_kinds=True):
+            return kept, made
 
 
 def fill_vectors(loaded: dict[str, Loaded], embedder: Embedder, spool: Spool, findings: Findings) -> int:

@@ -20,7 +20,7 @@ from omnigraph.write.columns import Cast, cast_column
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint
 
-__all__ = ["BATCH_ROWS", "column_names", "read_table", "read_tabular"]
+__all__ = ["BATCH_ROWS", "column_names", "mapped_batches", "read_table", "read_tabular"]
 
 BATCH_ROWS = 128 * 1024
 _BUFFER_BYTES = 1 << 20
@@ -94,7 +94,7 @@ def read_tabular(
         BadRequest: the file isn't what its format says, or its columns don't fit the mapping.
     """
     try:
-        for batch, start in _batches(stream, source, format, row_groups, reading, label):
+        for batch, start in mapped_batches(stream, source, format, row_groups, reading, label):
             yield _typed(batch, start, reading, source, format == "csv", file, label)
     except pa.ArrowInvalid as error:
         raise unreadable(label, format, error) from error
@@ -111,7 +111,7 @@ def unreadable(label: str, format: str, error: BaseException) -> BadRequest:
     )
 
 
-def _batches(
+def mapped_batches(
     stream: BinaryIO,
     source: SourceMapping,
     format: str,

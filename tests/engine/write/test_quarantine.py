@@ -1,0 +1,238 @@
+"""Bad records put aside: exactly they and what relied on them, each with its place, reasons and text."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import omnigraph
+from omnigraph import BadRequest, Conflict, Graph
+from omnigraph.write.loader import load
+
+SCHEMA = """
+node Person { slug: String @key  age: I32?  email: String? @unique  born: Date?  @range(age, 0..150) }
+edge Knows: Person -> Person @card(0..2) { since: Date? }
+edge Owns: Person -> Person @card(1..)
+"""
+
+
+@pytest.fixture
+def graph(tmp_path: Path) -> Graph:
+    graph = omnigraph.init(tmp_path / "g", schema=SCHEMA)
+    graph.load('{"type": "Person", "data": {"slug": "old", "email": "old@x"}}')
+    return graph
+
+
+def person(slug: str, **data: Any) -> str:
+    return json.dumps({"type": "Person", "data": {"slug": slug, **data}})
+
+
+def knows(a: str, b: str) -> str:
+    return json.dumps({"edge": "Knows", "from": a, "to": b})
+
+
+def put_aside(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def kinds(entry: dict[str, Any]) -> list[str]:
+    return sorted(r["kind"] for r in entry["reasons"])
+
+
+def slugs(graph: Graph) -> list[str]:
+    return sorted(graph.snapshot().scan("node:Person", ["id"]).column("id").to_pylist())
+
+
+def test_each_kind_is_put_aside_with_all_that_relied_on_it(graph: Graph, tmp_path: Path) -> None:
+    lines: list[tuple[bytes, list[str] | None]] = [
+        (person("a", email="a@x").encode(), None),
+        (b"// a comment", None),
+        (b"", None),
+        (b"{not json", ["syntax"]),
+        (b'{"type": "Person", "data": {"slug": "\xff"}}', ["syntax"]),
+        (b'{"type": "Alien", "data": {}}', ["unknown_type"]),
+        (person("b", size=1).encode(), ["unknown_property"]),
+        (person("c", age="old").encode(), ["type"]),
+        (person("d", age=200, born="yesterday").encode(), ["range", "type"]),
+        (b'{"type": "Person", "data": {"age": 1}}', ["required"]),
+        (person("old").encode(), ["existing_id"]),
+        (person("e", email="old@x").encode(), ["unique"]),
+        (person("f", email="same@x").encode(), ["unique"]),
+        (person("g", email="same@x").encode(), ["unique"]),
+        (knows("a", "nobody").encode(), ["endpoint"]),
+        (knows("a", "c").encode(), ["endpoint"]),  # c is put aside
+        (knows("a", "old").encode(), None),
+        (knows("old", "a").encode(), ["cardinality"]),
+        (knows("old", "a").encode(), ["cardinality"]),
+        (knows("old", "a").encode(), ["cardinality"]),
+        (person("z").encode(), None),
+    ]
+    source = tmp_path / "all.ndjson"
+    source.write_bytes(b"\r\n".join(text for text, _ in lines))
+    result = graph.load(str(source), quarantine=tmp_path / "bad.ndjson")
+    found = put_aside(tmp_path / "bad.ndjson")
+    assert [(e["line"], kinds(e)) for e in found] == [(i + 1, bad) for i, (_, bad) in enumerate(lines) if bad]
+    for entry in found:
+        text = lines[entry["line"] - 1][0]
+        assert entry.get("raw", "").encode() == text or base64.b64decode(entry["raw_base64"]) == text
+        assert entry["source"] == f"{source}:{entry['line']}"
+    assert (result.quarantined, dict(result.tables)) == (len(found), {"node:Person": 2, "edge:Knows": 1})
+    assert slugs(graph) == ["a", "old", "z"]
+    assert graph.verify().ok
+    assert not (tmp_path / "bad.ndjson.part").exists()
+
+
+def test_good_sources_leave_no_file_and_a_file_that_is_there_is_kept(graph: Graph, tmp_path: Path) -> None:
+    path = tmp_path / "bad.ndjson"
+    assert graph.load(person("a"), quarantine=path).quarantined == 0
+    assert list(tmp_path.glob("bad*")) == []
+    for name in ("bad.ndjson", "bad.ndjson.part"):
+        (tmp_path / name).write_text("precious")
+        with pytest.raises(BadRequest, match="is there already") as caught:
+            graph.load(person("b"), quarantine=path)
+        assert caught.value.code == "quarantine_exists"
+        assert (tmp_path / name).read_text() == "precious"
+        (tmp_path / name).unlink()
+    assert slugs(graph) == ["a", "old"]
+
+
+def test_too_many_refuse_the_load(graph: Graph, tmp_path: Path) -> None:
+    lines = "\n".join(["nonsense"] * 30 + [person("a")])
+    with pytest.raises(BadRequest, match="more than 29 bad records") as caught:
+        graph.load(lines, quarantine=tmp_path / "bad", max_quarantined=29)
+    assert caught.value.code == "too_many_bad_records"
+    assert (list(tmp_path.glob("bad*")), slugs(graph)) == ([], ["old"])
+    assert graph.load(lines, quarantine=tmp_path / "bad", max_quarantined=30).quarantined == 30
+
+
+def test_nothing_good_is_no_commit(graph: Graph, tmp_path: Path) -> None:
+    result = graph.load("nonsense\n", quarantine=tmp_path / "bad")
+    assert (result.commit, result.quarantined, len(put_aside(tmp_path / "bad"))) == (None, 1, 1)
+
+
+def test_what_is_no_record_still_refuses(graph: Graph, tmp_path: Path) -> None:
+    graph.load("\n".join([person("a"), person("b"), json.dumps({"edge": "Owns", "from": "a", "to": "b"})]))
+    with pytest.raises(BadRequest, match="there is no Person 'b'"):
+        graph.load("\n".join([person("a"), "nonsense"]), mode="overwrite", quarantine=tmp_path / "bad")
+    with pytest.raises(BadRequest, match="every record of Person is bad"):
+        graph.load(person("a", age="x"), mode="overwrite", quarantine=tmp_path / "bad")
+    assert list(tmp_path.glob("bad*")) == []
+    assert slugs(graph) == ["a", "b", "old"]
+
+
+def test_a_load_that_fails_leaves_no_file(graph: Graph, tmp_path: Path) -> None:
+    with pytest.raises(Conflict):
+        load(
+            graph._repository,
+            f"nonsense\n{person('a')}",
+            quarantine=str(tmp_path / "bad"),
+            expect_head="01JZZZZZZZZZZZZZZZZZZZZZZZ",
+        )
+    assert list(tmp_path.glob("bad*")) == []
+
+
+def test_a_load_killed_before_its_commit_leaves_the_part(graph: Graph, tmp_path: Path) -> None:
+    code = (
+        "import os, sys, omnigraph\nfrom omnigraph.storage import Repository\n"
+        "Repository.commit = lambda *a, **k: os.kill(os.getpid(), 9)\n"
+        "omnigraph.open(sys.argv[1]).load(sys.argv[2], quarantine=sys.argv[3])\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, graph.uri, f"nonsense\n{person('a')}", str(tmp_path / "bad")])
+    assert ran.returncode == -9
+    assert [p.name for p in tmp_path.glob("bad*")] == ["bad.part"]
+    assert put_aside(tmp_path / "bad.part")[0]["raw"] == "nonsense"
+    assert slugs(omnigraph.open(graph.uri)) == ["old"]
+
+
+def test_merge_puts_the_bad_record_aside_not_the_id(graph: Graph, tmp_path: Path) -> None:
+    lines = [person("old", age=1), person("old", age=999), person("new", age=-1), person("old", born="2000-01-01")]
+    graph.load("\n".join(lines), mode="merge", quarantine=tmp_path / "bad")
+    found = put_aside(tmp_path / "bad")
+    row = graph.entity("Person", "old")
+    assert row is not None
+    assert slugs(graph) == ["old"]
+    assert all(kinds(e) == ["range"] for e in found)
+    assert graph.verify().ok
+
+
+def test_rows_of_tables_and_files(graph: Graph, tmp_path: Path) -> None:
+    table = pa.table({"slug": ["a", "b", None], "age": [1, 500, 3]})
+    pq.write_table(table, tmp_path / "p.parquet")
+    (tmp_path / "p.csv").write_text('slug,age\nc,1\n"d\n",x\n')
+    for name in ("p.parquet", "p.csv"):
+        mapping = omnigraph.Mapping.parse(f"sources: [{{path: {tmp_path}/{name}, node: Person}}]")
+        graph.load(mapping=mapping, quarantine=tmp_path / f"{name}.bad")
+    assert [(e["row"], e["raw"], kinds(e)) for e in put_aside(tmp_path / "p.parquet.bad")] == [
+        (2, {"slug": "b", "age": 500}, ["range"]),
+        (3, {"slug": None, "age": 3}, ["required"]),
+    ]
+    assert [(e["row"], e["raw"]) for e in put_aside(tmp_path / "p.csv.bad")] == [(2, {"slug": "d\n", "age": "x"})]
+    graph.load({"Person": table}, mode="merge", quarantine=tmp_path / "table.bad")
+    assert [e["source"] for e in put_aside(tmp_path / "table.bad")] == ["Person row 2", "Person row 3"]
+    assert slugs(graph) == ["a", "c", "old"]
+
+
+def test_compressed_sources_and_what_is_fixed_loads(graph: Graph, tmp_path: Path) -> None:
+    source = tmp_path / "p.ndjson.gz"
+    source.write_bytes(gzip.compress("\n".join([person(f"p{i}", age=i * 10) for i in range(30)]).encode()))
+    graph.load(str(source), quarantine=tmp_path / "bad")
+    found = put_aside(tmp_path / "bad")
+    assert [e["line"] for e in found] == list(range(17, 31))
+    fixed = "\n".join(
+        e["raw"].replace('"age": ', '"age": 1, "email": null, "x": ').split(', "x"')[0] + "}}" for e in found
+    )
+    graph.load(fixed)
+    assert len(slugs(graph)) == 31
+
+
+def test_random_loads_hold_the_good_records_and_only_them(graph: Graph, tmp_path: Path) -> None:
+    """However it began, what was loaded and what was put aside is everything, and the good ones load by themselves."""
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    for turn in range(6):
+        names = [f"t{turn}n{i}" for i in range(12)]
+        lines = [
+            person(
+                rng.choice(names), email=rng.choice([None, f"{turn}-{rng.randrange(8)}@x"]), age=rng.choice([1, 200])
+            )
+            for _ in range(10)
+        ]
+        lines += [knows(rng.choice(names), rng.choice([*names, "old"])) for _ in range(12)]
+        bad = tmp_path / f"bad{turn}"
+        graph.branches.create(f"b{turn}")
+        result = graph.load("\n".join(lines), quarantine=bad, branch=f"b{turn}")
+        aside = {e["line"] for e in put_aside(bad)} if bad.exists() else set()
+        assert result.rows + len(aside) == len(lines)
+        good = [text for i, text in enumerate(lines) if i + 1 not in aside]
+        graph.branches.create(f"c{turn}")
+        if good:
+            graph.load("\n".join(good), branch=f"c{turn}")
+        rows = [
+            sorted(
+                json.dumps({k: v for k, v in json.loads(line)["data"].items() if k != "id"})
+                for line in graph.export(branch=f"{b}{turn}")
+            )
+            for b in "bc"
+        ]
+        assert rows[0] == rows[1]
+
+
+def test_the_command(graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from omnigraph.cli.main import main
+
+    (tmp_path / "p.ndjson").write_text(f"nonsense\n{person('a')}\n")
+    assert main(["load", graph.uri, f"{tmp_path}/p.ndjson", "--quarantine", f"{tmp_path}/bad", "--format", "json"]) == 0
+    ran = capsys.readouterr()
+    assert json.loads(ran.out)["quarantined"] == 1
+    assert f"1 bad record(s) were left out; they are in {tmp_path}/bad" in ran.err
