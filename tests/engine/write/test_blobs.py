@@ -344,6 +344,36 @@ def test_compaction_keeps_bytes_nulls_and_empties(people: Graph) -> None:
     assert stored(people) == EXPECTED | {"x0": b"", "x1": None, "x2": b"x"}
 
 
+def test_cleanup_keeps_what_is_read_and_removes_the_rest(people: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merging, "COPIED_FROM_ROWS", 3)
+    people.branches.create("old")
+    people.branches.create("draft")
+    many = {f"{n}!": data(s, "!") for n, s in SIZES.items()}
+    people.load("\n".join(record(n, photo=text(b)) for n, b in many.items()), branch="draft")
+    people.branches.merge("draft")
+    people.branches.delete("draft")
+    give = "query give($b: Blob?) { update Person set { photo: $b } where name != 'one' and name != 'one!' }"
+    for i in range(3):
+        people.mutate(give.replace("'", '"'), {"b": bytes([i]) * 100_000})
+    people.load(record("last", photo=text(b"last")))
+    now = stored(people)
+    assert len(now) == 13
+
+    def blob_files() -> int:
+        return len(list(Path(people.uri).rglob("*.blob")))
+
+    before = blob_files()
+    assert people.cleanup(keep=1, confirm=True).failed == ()
+    assert stored(people) == now
+    assert stored(people, "old") == EXPECTED
+    people.branches.delete("old")
+    people.optimize()
+    people.cleanup(keep=1, confirm=True)
+    assert stored(people) == now
+    assert blob_files() < before
+    assert people.verify().ok
+
+
 def test_schema_changes_keep_blobs_and_add_them(people: Graph) -> None:
     changed = SCHEMA.replace("photo: Blob?", 'picture: Blob? @rename_from("photo")  more: Blob?')
     changed = changed.replace("seal: Blob? ", "")
