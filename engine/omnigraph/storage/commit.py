@@ -20,6 +20,7 @@ from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, check_expected, publish
 from omnigraph.storage.recovery import Action, Decision
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable, now_text
+from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.sweep import heal, observe, roll_back
 from omnigraph.storage.tail import join_tail
@@ -59,7 +60,8 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
             if engine.history.find_recovery(branch, name, state.head) is not None:
                 name = str(ULID())  # an attempt of this name was rolled back: a sweep must not take ours for it
         pins = {key: pin_of(base.tables.get(key)) for key in (*keys, *staging.reads)}
-        check_expected(state, pins, base.head.schema_hash)
+        schema_hash = Snapshot(engine, base).schema_hash
+        check_expected(state, pins, schema_hash)
         _check_head(state, staging.expect_head)
         refs = {key: _known(state, key) for key in keys}
         for key, ref in refs.items():
@@ -68,8 +70,8 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
                 if join_tail(engine, refs[key]):
                     refs[key] = settle_drift(engine, branch, ref)
         if not keys:
-            return _publish_merge(engine, staging, pins, base.head.schema_hash, operation_id or name)
-        write = _Write(engine, staging, state, refs, pins, base.head.schema_hash, name, operation_id or name)
+            return _publish_merge(engine, staging, pins, schema_hash, operation_id or name)
+        write = _Write(engine, staging, state, refs, pins, schema_hash, name, operation_id or name)
         return write.run()
 
 
@@ -93,7 +95,7 @@ def _publish_merge(
     engine: Engine, staging: Staging, pins: dict[str, Pin | None], schema_hash: str | None, operation_id: str
 ) -> CommitInfo:
     """A merge that changes no row: its commit only says that the other side is in. No table moves, so no sidecar."""
-    draft = CommitDraft(str(ULID()), staging.actor, operation_id, schema_hash, merged_parent=staging.merged_parent)
+    draft = CommitDraft(str(ULID()), staging.actor, operation_id, None, merged_parent=staging.merged_parent)
     return publish(
         engine.manifest,
         engine.history,
@@ -236,7 +238,7 @@ class _Write:
             str(ULID()),
             self.staging.actor,
             self.sidecar.operation_id,
-            self.schema_hash,
+            None,
             merged_parent=self.staging.merged_parent,
         )
         done = publish(

@@ -104,8 +104,7 @@ def apply_schema(engine: Engine, change: SchemaChange, base: ManifestState) -> C
             ref = state.tables[table.table_key]
             if ref.branch != lance_branch(branch):
                 raise Internal(f"{table.table_key} of branch {branch!r} is another branch's table")
-            refs[table.table_key] = ref = settle_drift(engine, branch, ref)
-            pins[table.table_key] = pin_of(ref)
+            refs[table.table_key] = settle_drift(engine, branch, ref)
         return _Apply(engine, change, base, refs, pins, name, operation_id or name).run()
 
 

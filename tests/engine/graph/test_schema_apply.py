@@ -370,6 +370,18 @@ def test_a_hard_drop_keeps_what_a_tag_names(tmp_path: Path) -> None:
     assert [r["src"] for r in rows(omnigraph.open(graph.uri, read_only=True), "edge:Owns", old)] == ["bob"]
 
 
+def test_a_table_whose_head_no_commit_published_is_changed_if_no_row_differs(tmp_path: Path) -> None:
+    graph = made(tmp_path)
+    store, ref = Repository.open(graph.uri).engine.store, graph.snapshot().ref("node:Person")
+    store.latest(ref.location).create_scalar_index("age", "BTREE", name="age_idx")
+    graph.schema.apply(PEOPLE.replace("age: I32?", 'years: I32? @rename_from("age")'))
+    assert [r["years"] for r in rows(graph, "node:Person")] == [30, 40, None]
+    sound(graph)
+    store.latest(ref.location).delete("id = 'cy'")
+    with pytest.raises(Conflict, match="omnigraph repair"):
+        graph.schema.apply(PEOPLE.replace("age: I32?", ""))
+
+
 # ---- files -----------------------------------------------------------------------------------------------------------
 
 
