@@ -42,7 +42,7 @@ def optimize(
             continue  # reported by the compaction
         there = {index.name for index in snapshot.dataset(key).describe_indices()}
         wanted[key] = [(column, kind) for column, kind in wanted_indices(entity) if index_name(column, kind) in there]
-    built = repository.build_indices(branch, wanted, actor=actor).built
+    built = repository.build_indices(branch, wanted, actor=actor, own=True).built
     report = repository.optimize(branch, actor=actor, operation_id=operation_id, notice=notice)
     extended: dict[str, list[str]] = {}
     for one in built:

@@ -25,7 +25,7 @@ __all__ = ["near_words", "phrase_rows", "search_predicate", "text_index"]
 
 
 def text_index(rows: Rows, name: str) -> TextIndex:
-    """The words of a column; kept with the rows, and made from those of another version of the table if one is there."""
+    """The words of a column; kept with the rows, and made from those of another version where there is one."""
     return rows.derived("words", name, lambda: _made(rows, name))
 
 

@@ -17,7 +17,18 @@ import lance
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
 
-__all__ = ["Job", "Pending", "build", "extend", "index_coverage", "index_name", "lacking", "text_index", "vector_index"]
+__all__ = [
+    "Job",
+    "Pending",
+    "build",
+    "extend",
+    "index_coverage",
+    "index_name",
+    "inherited",
+    "lacking",
+    "text_index",
+    "vector_index",
+]
 
 TEXT_OPTIONS: dict[str, Any] = {
     "base_tokenizer": "simple",
@@ -68,22 +79,34 @@ def _ours(found: Any, kind: str) -> bool:
     return kind != "VECTOR" or found.details.get("metric_type") == "COSINE"
 
 
-def lacking(dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]]) -> tuple[list[Job], list[Pending]]:
+def inherited(dataset: lance.LanceDataset) -> set[str]:
+    """Names of the indices whose files lie with the branch this one was made from.
+
+    Compaction writes their new files here and goes on looking for them there: they must be made anew before.
+    """
+    return {str(i["name"]) for i in dataset.list_indices() if i.get("base_id") is not None}
+
+
+def lacking(
+    dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]], *, own: bool = False
+) -> tuple[list[Job], list[Pending]]:
     """What isn't there or doesn't cover every row, and what can't be there yet.
 
     Args:
         wanted: (column, kind).
+        own: make inherited indices anew.
     """
     with lance_errors("reading the indices"):
         rows = dataset.count_rows()
         found = {i.name: i for i in dataset.describe_indices()}
+        foreign = inherited(dataset) if own else set()
     if not rows:
         return [], []  # the first write overwrites an empty table, and its indices with it
     jobs: list[Job] = []
     pending: list[Pending] = []
     for column, kind in wanted:
         index = found.get(index_name(column, kind))
-        if index is not None and _ours(index, kind):
+        if index is not None and _ours(index, kind) and index.name not in foreign:
             if index.num_rows_indexed >= rows:
                 continue
             if kind != "VECTOR" or rows <= 8 * PARTITION_ROWS * _partitions(dataset, index.name):

@@ -48,12 +48,19 @@ class IndexReport:
 
 
 def build_indices(
-    engine: Engine, branch: str, columns: Wanted, *, actor: str | None, operation_id: str | None
+    engine: Engine,
+    branch: str,
+    columns: Wanted,
+    *,
+    actor: str | None,
+    operation_id: str | None,
+    own: bool = False,
 ) -> IndexReport:
     """Create the indices that are missing and extend those that don't cover every row; then publish.
 
     Args:
         columns: table key → (column, index type: BTREE, BITMAP, INVERTED, VECTOR).
+        own: make those anew that the branch inherited with its tables, as compaction needs it.
 
     Raises:
         ExpectedVersionMismatch: another write kept moving a table; what was built is published by the next write.
@@ -74,7 +81,7 @@ def build_indices(
         for key in columns:
             if (ref := state.tables.get(key)) is None:
                 continue
-            jobs, pending = lacking(engine.store.pinned(ref), columns[key])
+            jobs, pending = lacking(engine.store.pinned(ref), columns[key], own=own)
             waiting += [
                 {"table_key": key, "column": p.column, "index_type": p.kind, "reason": p.reason} for p in pending
             ]
@@ -83,7 +90,7 @@ def build_indices(
                 refs[key] = settle_drift(engine, branch, ref) if own else ref
         if not refs:
             return IndexReport((), None, tuple(waiting))
-        report = _build(engine, branch, columns, refs, state, name, operation_id or name, actor)
+        report = _build(engine, branch, columns, refs, state, name, operation_id or name, actor, own=own)
         return replace(report, pending=tuple(waiting))
 
 
@@ -96,6 +103,8 @@ def _build(
     name: str,
     operation_id: str,
     actor: str | None,
+    *,
+    own: bool,
 ) -> IndexReport:
     lineage = lance_branch(branch)
     sidecar = Sidecar(
@@ -124,7 +133,7 @@ def _build(
                     dataset = engine.store.latest(ref.location, ref.branch)
                 else:
                     dataset = ensure_fork(engine.store, ref, branch)
-                built += _index_table(key, dataset, columns[key])
+                built += _index_table(key, dataset, columns[key], own=own)
             heads = [_settled_head(engine, branch, ref) for ref in refs.values()]
             draft = CommitDraft(str(ULID()), actor, operation_id, None)
             commit = publish(
@@ -143,8 +152,10 @@ def _build(
     return IndexReport(tuple(built), commit)
 
 
-def _index_table(key: str, dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]]) -> list[dict[str, Any]]:
-    jobs, _ = lacking(dataset, wanted)
+def _index_table(
+    key: str, dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]], *, own: bool
+) -> list[dict[str, Any]]:
+    jobs, _ = lacking(dataset, wanted, own=own)
     return [
         {
             "table_key": key,

@@ -26,6 +26,7 @@ from omnigraph.storage.drift import neutral, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.formats import refuse_unstable
 from omnigraph.storage.history import compact_system
+from omnigraph.storage.index_kinds import inherited
 from omnigraph.storage.layout import ACTORS, COMMITS, MANIFEST, RECOVERIES, check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
@@ -237,6 +238,8 @@ def _prepare(engine: Engine, branch: str, ref: TableRef) -> _Job | TableOptimize
                 "export and load it into a new graph to have it compacted"
             )
             return _result(engine, ref, ref, dataset, nothing, "skipped", "NullBlobsOfOldFormat", message)
+        for index in inherited(dataset) if plan.tasks else ():  # one that nobody made anew would be lost anyway
+            dataset.drop_index(index)
         results = [task.execute(dataset) for task in plan.tasks]
     if not results:
         return _result(engine, ref, ref, dataset, nothing, "unchanged")

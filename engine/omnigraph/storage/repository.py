@@ -281,9 +281,10 @@ class Repository:
         *,
         actor: str | None = None,
         operation_id: str | None = None,
+        own: bool = False,
     ) -> IndexReport:
         self._writable()
-        return build_indices(self.engine, branch, columns, actor=actor, operation_id=operation_id)
+        return build_indices(self.engine, branch, columns, actor=actor, operation_id=operation_id, own=own)
 
     def optimize(
         self,

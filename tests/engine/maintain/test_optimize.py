@@ -120,6 +120,25 @@ def test_a_branch_compacts_its_own_files_alone(graph: omnigraph.Graph) -> None:
         graph.optimize(branch="gone")
 
 
+@pytest.mark.parametrize("foreign", [False, True])
+def test_indexes_a_branch_inherited_still_answer(graph: omnigraph.Graph, foreign: bool) -> None:
+    """Lance's compaction leaves such an index looking for its new files where the old ones were."""
+    if foreign:
+        snapshot = graph.snapshot()
+        dataset = snapshot._engine.store.latest(snapshot.tables["node:P"].location)
+        dataset.create_scalar_index("n", "BITMAP", name="another")
+    graph.branches.create("draft", from_="main")
+    graph.mutate('query q() { delete P where slug = "a0-5" }', branch="draft")
+    graph.optimize(branch="draft")
+    snapshot = omnigraph.open(graph.uri).snapshot("draft")
+    assert snapshot.scan("node:P", ["slug"], filter="id = 'a1-4'").num_rows == 1
+    assert snapshot.scan("node:P", ["slug"], filter="n = 5").num_rows == 5
+    covered = {i.name: i.num_rows_indexed for i in snapshot.dataset("node:P").describe_indices()}
+    assert covered == {name: snapshot.count_rows("node:P") for name in ("id_idx", "slug_idx", "n_idx")}
+    graph.mutate('query q() { delete P where slug = "a0-6" }', branch="draft")
+    assert graph.snapshot("main").count_rows("node:P") == 119
+
+
 def test_drift_that_may_change_rows_is_skipped_and_other_tables_are_done(graph: omnigraph.Graph) -> None:
     for _ in range(2):
         graph.mutate("query q($s: String) { insert Q { slug: $s } }", {"s": str(time.monotonic())})
