@@ -1,8 +1,8 @@
 """`nearest`, `bm25` and `rrf`: a number in each row, null where a row isn't ranked.
 
 `nearest` is the cosine distance, 1 − cos (see `nearness`); `bm25` scores a text against a query's words with k1 = 1.2
-and b = 0.75, over the statistics of the whole column (Robertson and Zaragoza 2009; the logarithm is of 1 + …, so that no
-word counts less than nothing);
+and b = 0.75, over the statistics of the whole column (Robertson and Zaragoza 2009; the logarithm is of 1 + …, so that
+no word counts less than nothing);
 `rrf` is Σ 1 / (k + rank) over two rankings (Cormack et al. 2009), rank 1 being the best of the nodes that match.
 """
 

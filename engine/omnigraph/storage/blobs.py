@@ -40,7 +40,6 @@ __all__ = [
     "marks_nulls",
     "null_mask",
     "own_errors",
-    "placeholders",
     "portions",
     "read_bytes",
     "stored_blob",
@@ -271,14 +270,6 @@ def _digest_of_large(dataset: lance.LanceDataset, column: str, row_id: int) -> b
 
 
 # ---- rows on their way in -------------------------------------------------------------------------------------------
-
-
-def placeholders(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """The rows with an empty Blob for every ticket: what may be joined and sorted in memory."""
-    for name in blob_columns(schema):
-        field = schema.field(name)
-        rows = rows.set_column(rows.schema.get_field_index(name), field, _blobs(field, [b""] * rows.num_rows))
-    return rows.cast(schema)
 
 
 def filled(table_key: str, rows: pa.Table, schema: pa.Schema, source: BlobSource | None) -> Iterator[pa.RecordBatch]:

@@ -7,10 +7,7 @@ which Lance refuses after any other commit when it may not retry.
 
 from __future__ import annotations
 
-import json
-import os
 import uuid
-from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from lance.dataset import Transaction
-from lance.file import LanceFileReader
-from lance.fragment import FragmentMetadata, write_fragments
+from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 
-from omnigraph.errors import BadRequest, Internal
+from omnigraph.errors import BadRequest, Conflict, Internal
 from omnigraph.storage.arrow import TICKET
-from omnigraph.storage.blobs import blob_columns, filled, own_errors, placeholders
+from omnigraph.storage.blobs import blob_columns, filled, own_errors
 from omnigraph.storage.formats import refuse_unstable
 from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
@@ -33,10 +29,15 @@ from omnigraph.storage.types import TableChange
 __all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "stage"]
 
 INDEX_BELOW_ROWS = 20_000
-"""Upserts of fewer rows look the keys up in the index; for more a scan is faster and needs no pool memory."""
+"""Fewer ids are looked up in the index; for more a scan of all ids is faster."""
 
-DELETE_CHUNK = 5_000
-"""Ids per lookup of rows to delete."""
+LOOKUP_CHUNK = 5_000
+"""Ids per lookup in the index."""
+
+SCAN_ROWS = 1 << 20
+"""Rows at once where the ids of a whole table are looked through."""
+
+_NONE: pa.Array[Any] = pa.array([], pa.uint64())
 
 
 def conform(table_key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -93,13 +94,7 @@ def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
             return lance.LanceOperation.Overwrite(dataset.lance_schema, fragments)
         if appends is not None:
             fragments += _written(dataset, change, appends)
-        deletes = change.delete_ids if change.delete_ids is not None and len(change.delete_ids) else None
-        if upserts is not None:
-            operation = _merge(dataset, change, upserts, deletes)
-        elif deletes is not None:
-            operation = _delete(dataset, deletes)
-        else:
-            operation = lance.LanceOperation.Update(update_mode="rewrite_rows")
+        operation = _replace(dataset, change, upserts)
         operation.new_fragments = [*operation.new_fragments, *fragments]
         _guard(dataset, operation)
         # Lance may count new fragments as indexed where every fragment an update names is. This list takes its fields
@@ -120,70 +115,85 @@ def _written(dataset: lance.LanceDataset, change: TableChange, rows: pa.Table) -
         return list(write_fragments(reader, dataset, mode="append"))
 
 
-def _merge(
-    dataset: lance.LanceDataset,
-    change: TableChange,
-    upserts: pa.Table,
-    deletes: pa.Array[Any] | pa.ChunkedArray[Any] | None,
-) -> Any:
-    blobs = bool(blob_columns(dataset.schema))
-    merge = dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-    if deletes is not None:
-        merge = merge.when_not_matched_by_source_delete(f"id in ({_literals(deletes)})")
-    elif upserts.num_rows >= INDEX_BELOW_ROWS:
-        merge = merge.use_index(False)
-    transaction, _ = merge.execute_uncommitted(placeholders(upserts, dataset.schema) if blobs else upserts)
-    operation = transaction.operation
-    if blobs:
-        operation.new_fragments = [_with_blobs(dataset, change, upserts, f) for f in operation.new_fragments]
-    return operation
+def _replace(dataset: lance.LanceDataset, change: TableChange, upserts: pa.Table | None) -> Any:
+    """Rows that go or change leave by deletion vectors; upserts come in new files, known rows under their old row ids.
 
-
-def _with_blobs(
-    dataset: lance.LanceDataset, change: TableChange, upserts: pa.Table, fragment: FragmentMetadata
-) -> FragmentMetadata:
-    """A fragment that a merge wrote without the Blobs' bytes, written again with them: same rows, order and row ids.
-
-    Lance's merge holds all its rows in memory, which only rows without Blobs may.
+    Lance's own merge does the same, but reads the row id of every row of the table first, anew for each version.
     """
-    data = fragment.to_json()
-    (file,) = data["files"]
-    path = f"{dataset.uri}/data/{file['path']}"
-    options = dataset.initial_storage_options or None
-    ids = LanceFileReader(path, storage_options=options, columns=["id"]).read_all().to_table().column("id")
-    rows = upserts.take(pc.index_in(ids.combine_chunks(), value_set=pa.concat_arrays(upserts["id"].chunks)))
-    with own_errors(dataset.schema, filled(change.table_key, rows, dataset.schema, change.blobs)) as reader:
-        (whole,) = write_fragments(reader, dataset, mode="append", max_rows_per_file=max(rows.num_rows, 1))
-    if whole.physical_rows != fragment.physical_rows:
-        raise Internal(f"{change.table_key}: {whole.physical_rows} rows were written for {fragment.physical_rows}")
-    if "://" not in path:
-        os.unlink(path)
-    return FragmentMetadata.from_json(json.dumps({**data, "files": whole.to_json()["files"]}))
+    columns = (change.delete_ids, None if upserts is None else upserts["id"])
+    ids = [_flat(column) for column in columns if column is not None]
+    found = _find(
+        dataset, pa.concat_arrays([part.cast(pa.string()) for part in ids]) if ids else pa.array([], pa.string())
+    )
+    updated, removed = _without(dataset, found["_rowaddr"].to_numpy())
+    new: list[FragmentMetadata] = []
+    if upserts is not None:
+        row_ids, upserts = _known_first(change.table_key, upserts, found)
+        new = _written(dataset, change, upserts)
+        begin = 0
+        for fragment in new:  # rows without a row id are new ones: Lance numbers them
+            mine = row_ids.slice(begin, fragment.physical_rows)
+            if len(mine):
+                fragment.row_id_meta = RowIdSequence(mine).to_inline_metadata()
+            begin += fragment.physical_rows
+    return lance.LanceOperation.Update(
+        removed_fragment_ids=removed, updated_fragments=updated, new_fragments=new, update_mode="rewrite_rows"
+    )
 
 
-def _delete(dataset: lance.LanceDataset, ids: pa.Array[Any] | pa.ChunkedArray[Any]) -> Any:
-    """Deletion vectors for the rows with these ids, every row of a repeated id."""
-    flat = ids.combine_chunks() if isinstance(ids, pa.ChunkedArray) else ids
-    positions: defaultdict[int, list[np.ndarray[Any, Any]]] = defaultdict(list)
-    for start in range(0, len(flat), DELETE_CHUNK):
-        found = dataset.scanner(
-            columns=[], filter=f"id in ({_literals(flat.slice(start, DELETE_CHUNK))})", with_row_address=True
-        ).to_table()
-        addresses = found["_rowaddr"].to_numpy()
-        fragment_ids = addresses >> np.uint64(32)
-        for fragment_id in np.unique(fragment_ids):
-            positions[int(fragment_id)].append(addresses[fragment_ids == fragment_id] & np.uint64(0xFFFFFFFF))
+def _flat(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    return pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+
+
+def _find(dataset: lance.LanceDataset, ids: pa.Array[Any]) -> pa.Table:
+    """`id`, `_rowaddr` and `_rowid` of every row with one of these ids, all rows of a repeated id; null is no id."""
+    ids = ids.unique().drop_null()
+    wanted: dict[str, Any] = {"columns": ["id"], "with_row_address": True, "with_row_id": True}
+    if len(ids) < INDEX_BELOW_ROWS:
+        parts = [
+            dataset.scanner(filter=f"id in ({_literals(ids.slice(start, LOOKUP_CHUNK))})", **wanted).to_table()
+            for start in range(0, len(ids), LOOKUP_CHUNK)
+        ]
+    else:
+        scan = dataset.scanner(batch_size=SCAN_ROWS, **wanted).to_batches()
+        parts = [pa.Table.from_batches([b.filter(pc.is_in(b.column("id"), value_set=ids))]) for b in scan]
+    if not parts:
+        return pa.table({"id": pa.array([], pa.string()), **dict.fromkeys(("_rowaddr", "_rowid"), _NONE)})
+    return pa.concat_tables(parts).combine_chunks()
+
+
+def _without(
+    dataset: lance.LanceDataset, addresses: np.ndarray[Any, np.dtype[np.uint64]]
+) -> tuple[list[FragmentMetadata], list[int]]:
+    """(fragments with deletion vectors for the rows at these addresses, numbers of fragments that are left empty)."""
     updated, removed = [], []
-    for fragment_id, offsets in positions.items():
-        # One id may stand in two chunks; an offset twice would be counted twice.
-        after = dataset.get_fragment(fragment_id).delete_rows(np.unique(np.concatenate(offsets)).tolist())
+    fragment_ids = addresses >> np.uint64(32)
+    for fragment_id in np.unique(fragment_ids):
+        offsets = addresses[fragment_ids == fragment_id] & np.uint64(0xFFFFFFFF)
+        after = dataset.get_fragment(int(fragment_id)).delete_rows(offsets.tolist())
         if after is None:
-            removed.append(fragment_id)
+            removed.append(int(fragment_id))
         else:
             updated.append(after)
-    return lance.LanceOperation.Update(
-        removed_fragment_ids=removed, updated_fragments=updated, update_mode="rewrite_rows"
-    )
+    return updated, removed
+
+
+def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa.Array[Any], pa.Table]:
+    """(row ids of the upserts that are in the table, the upserts with those first)."""
+    here = found.filter(pc.is_in(_flat(found["id"]), value_set=_flat(upserts["id"])))
+    spot = pc.index_in(_flat(upserts["id"]), value_set=_flat(here["id"]))
+    known = np.asarray(pc.is_valid(spot).to_numpy(zero_copy_only=False))
+    if here.num_rows != int(known.sum()):
+        raise Conflict(
+            f"{table_key}: an id to write is stored several times; `omnigraph verify` lists such ids. Export the "
+            "graph, give each row an id of its own, and load it anew",
+            code="repeated_id",
+            details={"table_key": table_key},
+        )
+    row_ids = _flat(here["_rowid"]).take(spot.drop_null())
+    return row_ids, upserts.take(np.argsort(~known, kind="stable"))
 
 
 def _literals(ids: pa.Array[Any] | pa.ChunkedArray[Any]) -> str:

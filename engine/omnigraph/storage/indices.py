@@ -86,8 +86,7 @@ def build_indices(
                 {"table_key": key, "column": p.column, "index_type": p.kind, "reason": p.reason} for p in pending
             ]
             if jobs:
-                own = ref.branch == lance_branch(branch)
-                refs[key] = settle_drift(engine, branch, ref) if own else ref
+                refs[key] = settle_drift(engine, branch, ref) if ref.branch == lance_branch(branch) else ref
         if not refs:
             return IndexReport((), None, tuple(waiting))
         report = _build(engine, branch, columns, refs, state, name, operation_id or name, actor, own=own)

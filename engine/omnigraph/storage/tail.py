@@ -9,6 +9,7 @@ from __future__ import annotations
 from lance.optimize import Compaction
 
 from omnigraph.storage.engine import Engine
+from omnigraph.storage.index_kinds import inherited
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import TableRef
@@ -34,6 +35,8 @@ def join_tail(engine: Engine, ref: TableRef) -> bool:
     with lance_errors(f"joining the short files of {ref.table_key}"):
         if pinned.stats.dataset_stats(max_rows_per_group=TAIL_ROWS)["num_small_files"] <= TAIL_FILES:
             return False
+        if inherited(pinned):
+            return False  # Lance can't carry such an index over: `optimize` makes it anew first
         dataset = engine.store.version(ref.location, ref.branch, ref.version)
         plan = Compaction.plan(dataset, {"target_rows_per_fragment": TAIL_ROWS, "materialize_deletions": False})
         if not plan.num_tasks():

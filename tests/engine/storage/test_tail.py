@@ -65,8 +65,19 @@ def test_a_branch_joins_what_it_inherited_and_merges(repository: Repository) -> 
     assert read(repository) == {f"p{i}": i for i in range(5)}
     assert read(repository, "dev") == {f"p{i}": i for i in range(5)} | {f"d{i}": 100 + i for i in range(7)}
     base, theirs = repository.merge_base(repository.snapshot(), repository.snapshot("dev")), repository.snapshot("dev")
-    touched = repository.touched_ids("node:P", base, theirs).to_pylist()
+    touched = repository.touched_ids(base.ref("node:P"), theirs.ref("node:P")).to_pylist()
     assert set(touched) >= {f"d{i}" for i in range(7)}
+
+
+def test_a_branch_that_inherited_an_index_stays_readable_and_writable(repository: Repository) -> None:
+    for i in range(3):
+        write(repository, "main", i, f"p{i}")
+    repository.build_indices("main", {"node:P": [("id", "BTREE")]})
+    repository.create_branch("dev")
+    for i in range(9):
+        write(repository, "dev", 100 + i, f"d{i}", "p1")
+    assert read(repository, "dev") == {"p0": 0, "p1": 108, "p2": 2} | {f"d{i}": 100 + i for i in range(9)}
+    assert repository.snapshot("dev").scan("node:P", ["id"], filter="id = 'p1'").num_rows == 1
 
 
 def test_a_join_without_its_write_is_covered_by_the_next_write(repository: Repository) -> None:
