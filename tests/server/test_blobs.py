@@ -157,6 +157,20 @@ def test_branches_and_moments(client: TestClient, graph: omnigraph.Graph) -> Non
     assert client.get("/blobs/Item/bike/photo?branch=nowhere").status_code == 404
 
 
+def test_blobs_are_given_in_json(client: TestClient) -> None:
+    client.headers.update(bearer("writer"))
+    done = client.post("/mutate", json={"query": GIVE, "params": {"n": "none", "b": "base64:aGVsbG8="}})
+    assert done.status_code == 200, done.text
+    assert get(client, "none").content == b"hello"
+    for value in ("file:///etc/passwd", "base64:!", "http://127.0.0.1/"):
+        refused = client.post("/mutate", json={"query": GIVE, "params": {"n": "none", "b": value}})
+        assert refused.status_code == 400, refused.text
+    for value in (5, ["x"], {"a": 1}, True):
+        refused = client.post("/mutate", json={"query": GIVE, "params": {"n": "none", "b": value}})
+        assert refused.status_code == 400, refused.text
+    assert get(client, "none").content == b"hello"
+
+
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [

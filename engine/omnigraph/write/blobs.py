@@ -6,10 +6,12 @@ A ticket >= 0 is a place in a spool, one below 0 a stored row whose Blob stays: 
 from __future__ import annotations
 
 import binascii
+import contextlib
 import os
 import struct
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.errors import Internal
+from omnigraph.errors import Internal, Unavailable
 from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot
@@ -41,6 +43,7 @@ PREFIX = "base64:"
 """What a text that holds a Blob's bytes begins with; any other text would be an address."""
 
 _PART = 44  # bits of a ticket for the place in a part
+_BUFFER_BYTES = 1 << 20
 _SIZE = struct.Struct("<q")
 
 
@@ -101,7 +104,7 @@ class BlobSpool:
     def __init__(self, folder: str | None = None, part: int = 0) -> None:
         self._folder, self._part = folder, part
         self._own: tempfile.TemporaryDirectory[str] | None = None
-        self._end = 0
+        self._end = self._written = 0
         self._writing: Any = None
         self._reading: dict[int, int] = {}
 
@@ -112,7 +115,8 @@ class BlobSpool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._writing is not None:
-            self._writing.close()
+            with contextlib.suppress(OSError):  # nobody wants the rest of it any more
+                self._writing.close()
         for handle in self._reading.values():
             os.close(handle)
         self._reading.clear()
@@ -127,15 +131,28 @@ class BlobSpool:
 
     def put(self, data: bytes | memoryview) -> int:
         """Keep bytes; returns their ticket."""
-        if self._writing is None:
-            path = self._path(self._part)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            self._writing = open(path, "wb")  # noqa: SIM115  (closed with this object)
         at = self._end
-        self._writing.write(_SIZE.pack(len(data)))
-        self._writing.write(data)
+        with self._room():
+            if self._writing is None:
+                path = self._path(self._part)
+                os.makedirs(os.path.dirname(path), exist_ok=True)
+                self._writing = open(path, "wb", buffering=_BUFFER_BYTES)  # noqa: SIM115  (closed with this object)
+            self._writing.write(_SIZE.pack(len(data)))
+            self._writing.write(data)
         self._end += _SIZE.size + len(data)
         return self._part << _PART | at
+
+    @contextmanager
+    def _room(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            place = self._folder or tempfile.gettempdir()
+            raise Unavailable(
+                f"the bytes of Blobs can't wait in {place}: {error.strerror}. Make room there, or set TMPDIR to another "
+                "folder",
+                code="no_room_for_blobs",
+            ) from error
 
     def cast(self, column: Array | Chunked) -> Cast:
         """Tickets of a source's column of bytes or texts, and which of its values are no Blobs."""
@@ -162,10 +179,12 @@ class BlobSpool:
         return Cast(pa.array(tickets, TICKET), pa.array(bad) if bad.any() else None)
 
     def _handle(self, part: int) -> int:
+        if part == self._part and self._writing is not None and self._written < self._end:
+            with self._room():
+                self._writing.flush()
+            self._written = self._end
         if part not in self._reading:
             self._reading[part] = os.open(self._path(part), os.O_RDONLY)
-        if part == self._part and self._writing is not None:
-            self._writing.flush()
         return self._reading[part]
 
     def size(self, ticket: int) -> int:

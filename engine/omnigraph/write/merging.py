@@ -26,7 +26,7 @@ from omnigraph.write.loader import FRAGMENT_ROWS, done_before
 from omnigraph.write.merge_judge import Found, judge_merged
 from omnigraph.write.merge_step import merge_step
 from omnigraph.write.spool import Spool
-from omnigraph.write.staging import MutationStaging
+from omnigraph.write.staging import MutationStaging, loose_schema
 
 __all__ = ["MergeResult", "merge"]
 
@@ -163,7 +163,7 @@ def _table(work: _Merge, entity: NodeType | EdgeType, spool: Spool) -> _Taken | 
     theirs, ours, base = (s.tables.get(key) for s in (work.theirs, work.ours, work.base))
     if theirs in (base, ours):
         return None
-    names = work.ours.schema(key).names
+    names, shape = work.ours.schema(key).names, loose_schema(entity)
     files = _files(work, key)
     ids = work.repository.touched_ids(base, theirs, without=files)
     known = Committed(work.base), Committed(work.ours), Committed(work.theirs)
@@ -176,11 +176,10 @@ def _table(work: _Merge, entity: NodeType | EdgeType, spool: Spool) -> _Taken | 
         step = merge_step(portion, *rows, unlike=blob_names(entity))
         work.found += [Found(c.kind, key, c.id, c.message) for c in step.clashes]
         for kind, part in (("+", step.inserts), ("~", step.updates)):
-            for batch in part.to_batches():
+            for batch in part.select(shape.names).cast(shape).to_batches():
                 spool.append(kind + key, batch)
         deletes.append(one_chunk(step.deletes))
-    none = moving_schema(entity).empty_table()
-    inserts, updates = (spool.table(kind + key) if kind + key in spool else none for kind in "+~")
+    inserts, updates = (spool.table(kind + key) if kind + key in spool else shape.empty_table() for kind in "+~")
     gone = pa.concat_arrays(deletes) if deletes else pa.array([], pa.string())
     return _Taken(
         entity, inserts, updates, gone, tuple(files.values()), sum(f["physical_rows"] for f in files.values())
@@ -277,8 +276,13 @@ def _refuse(work: _Merge) -> None:
             plain = ["id", *(["src", "dst"] if isinstance(entity, EdgeType) else [])]
             plain += [name for name in entity.properties if name not in blob_names(entity)]
             ids = pa.array(sorted({f.id for f in shown if f.table_key == key}), pa.string())
-            for row in plain_rows(Committed(snapshot).matching(key, "id", ids, plain)):
-                values[name][key, row["id"]] = {k: _text(v) for k, v in row.items()}
+            found = Committed(snapshot).matching(key, "id", ids, [*plain, "_rowid"])
+            row_ids = one_chunk(found.column("_rowid"))
+            blobs = {b: _shown_blobs(snapshot, key, b, row_ids) for b in blob_names(entity)}
+            for at, row in enumerate(plain_rows(found.drop_columns(["_rowid"]))):
+                values[name][key, row["id"]] = {k: _text(v) for k, v in row.items()} | {
+                    b: v[at] for b, v in blobs.items()
+                }
     raise MergeConflicts(
         [
             {"kind": f.kind, "table_key": f.table_key, "id": f.id, "message": f.message}
@@ -287,6 +291,13 @@ def _refuse(work: _Merge) -> None:
         ],
         total=len(work.found),
     )
+
+
+def _shown_blobs(snapshot: Snapshot, key: str, name: str, row_ids: Array) -> list[dict[str, Any] | None]:
+    """What a conflict says of Blobs: size and SHA-256."""
+    sizes, digests = snapshot.blob_sizes(key, name, row_ids), snapshot.blob_digests(key, name, row_ids)
+    pairs = zip(sizes.to_pylist(), digests.to_pylist(), strict=True)
+    return [None if digest is None else {"size": size, "sha256": digest.hex()} for size, digest in pairs]
 
 
 def _text(value: Any) -> Any:

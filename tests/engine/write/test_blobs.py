@@ -9,6 +9,7 @@ import subprocess
 import sys
 from base64 import b64encode
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import omnigraph
 from omnigraph import BadRequest, Graph, Mapping
 from omnigraph.storage import blobs as storage_blobs
 from omnigraph.write import blobs as write_blobs
-from omnigraph.write import loader, merging
+from omnigraph.write import loader, merging, ndjson
 
 SCHEMA = """
 node Person { name: String @key  age: I32?  photo: Blob?  seal: Blob? }
@@ -237,6 +238,60 @@ def test_the_limit_of_size(people: Graph, monkeypatch: pytest.MonkeyPatch) -> No
     assert stored(people)["fits"] == b"x" * 10
 
 
+def test_no_room_for_waiting_blobs_is_said(people: Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    head = people.head().id
+    monkeypatch.setattr(write_blobs.BlobSpool, "_path", lambda self, part: "/dev/full")
+    with pytest.raises(omnigraph.Unavailable, match=r"No space left on device\. Make room") as caught:
+        people.load(record("x", photo=text(b"x")))
+    assert caught.value.code == "no_room_for_blobs"
+    assert people.head().id == head
+
+
+def test_a_record_too_long(people: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ndjson, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(ndjson, "LINE_MAX_BYTES", 20_000)
+    file = tmp_path / "long.ndjson"
+    file.write_text(record("fits", photo=text(b"f" * 14_000)) + "\n" + record("long", photo=text(b"l" * 20_000)))
+    with pytest.raises(BadRequest, match=r"long.ndjson: the record at byte \d+ is longer than 20,000 bytes") as caught:
+        people.load(file)
+    assert caught.value.code == "line_too_long"
+    monkeypatch.setattr(ndjson, "LINE_MAX_BYTES", 40_000)
+    people.load(file)
+    assert stored(people)["long"] == b"l" * 20_000
+
+
+def test_queries_leave_blobs_out(people: Graph) -> None:
+    people.load(json.dumps({"edge": "Knows", "from": "one", "to": "small", "data": {"letter": text(b"dear")}}))
+    asked = 'query q() { match { $p: Person { name: "one" } $p $k:knows $q } return { $p, $k, $q.name as name } }'
+    (row,) = people.query(asked).to_pylist()
+    assert row["p"] == {"id": "one", "name": "one", "age": 1}
+    assert row["k"].keys() == {"id", "src", "dst", "since"}
+    assert people.entity("Person", "one") == {"id": "one", "name": "one", "age": 1}
+    for expression in (
+        "$p.photo",
+        "$p.photo is null",
+        "count($p.photo)",
+        'coalesce($p.photo, "")',
+        "collect($p.photo)",
+    ):
+        with pytest.raises(omnigraph.LanguageError) as caught:
+            people.query(f"query q() {{ match {{ $p: Person }} return {{ {expression} as x }} }}")
+        assert caught.value.code == "T24", expression
+    with pytest.raises(omnigraph.LanguageError) as caught:
+        people.mutate('query q() { update Person set { age: 1 } where photo = "base64:" }')
+    assert caught.value.code == "T11"
+
+
+def test_a_graph_that_was_moved_keeps_the_blobs_of_its_branches(people: Graph, tmp_path: Path) -> None:
+    people.branches.create("draft")
+    people.mutate('query q() { update Person set { photo: "base64:AAAA" } where name = "one" }', branch="draft")
+    moved = shutil.move(people.uri, tmp_path / "moved")
+    for read_only in (True, False):
+        graph = omnigraph.open(moved, read_only=read_only)
+        assert stored(graph, "draft") == EXPECTED | {"one": b"\x00\x00\x00"}
+        assert graph.blob("Person", "own file", "photo", branch="draft").read(4_999_999) == data(5_000_000)[4_999_999:]  # type: ignore[index]
+
+
 def test_a_required_blob(graph: Graph) -> None:
     with pytest.raises(BadRequest, match="data is required"):
         graph.load('{"type": "Must", "data": {"name": "a", "data": null}}')
@@ -317,6 +372,26 @@ def test_divergent_blobs_are_a_conflict(people: Graph) -> None:
         ("divergent_update", "one"),
         ("divergent_update", "packed"),
     ]
+    (one,) = [c for c in caught.value.conflicts if c["id"] == "one"]
+    assert one["base"]["photo"]["size"] == 1
+    assert one["ours"]["photo"] is None
+    assert one["theirs"]["photo"] == {"size": 0, "sha256": sha256(b"").hexdigest()}
+    json.dumps(caught.value.conflicts)
+
+
+@pytest.mark.parametrize(
+    ("write", "changed"),
+    [
+        ('insert Person { name: "in" }', {"in": None}),
+        ('update Person set { photo: null } where name = "one"', {"one": None}),
+    ],
+)
+def test_merges_that_only_insert_or_only_update(people: Graph, write: str, changed: dict[str, None]) -> None:
+    people.branches.create("draft")
+    people.mutate(f"query q() {{ {write} }}", branch="draft")
+    people.mutate('query q() { insert Person { name: "ours" } }')
+    assert people.branches.merge("draft").outcome == "merged"
+    assert stored(people) == EXPECTED | {"ours": None} | changed
 
 
 @pytest.mark.parametrize("forward", [True, False])
