@@ -149,8 +149,8 @@ class BlobSpool:
         except OSError as error:
             place = self._folder or tempfile.gettempdir()
             raise Unavailable(
-                f"the bytes of Blobs can't wait in {place}: {error.strerror}. Make room there, or set TMPDIR to another "
-                "folder",
+                f"the bytes of Blobs can't wait in {place}: {error.strerror}. Make room there, or set "
+                "TMPDIR to another folder",
                 code="no_room_for_blobs",
             ) from error
 
