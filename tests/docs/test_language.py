@@ -5,9 +5,12 @@ After a change on purpose: `OMNIGRAPH_UPDATE_DOCS=1 pytest tests/docs/test_langu
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -17,6 +20,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
+from omnigraph.cli.main import main
 from omnigraph.errors import LanguageError, OmniGraphError
 from omnigraph.query import compile_queries
 from omnigraph.query.ir import CompiledQuery
@@ -79,6 +83,21 @@ class Page:
         (self.folder / "new.pg").write_text(body, encoding="utf-8")
         return command("schema plan old.pg new.pg", self.folder)
 
+    def pg_new(self, body: str) -> None:
+        (self.folder / "new.pg").write_text(body, encoding="utf-8")
+
+    def python(self, body: str) -> None:
+        """Shown only; it must be Python."""
+        compile(body, "<page>", "exec")
+
+    def console(self, body: str) -> str:
+        """Commands on the page's graph as `graph.omni`; ids of commits are cut off, since no run gives them again."""
+        assert self.graph is not None, "a command before any data"
+        if not (self.folder / "graph.omni").exists():
+            shutil.copytree(self.graph, self.folder / "graph.omni")
+        lines = [line.removeprefix("$ omnigraph ") for line in body.splitlines()]
+        return re.sub(r"\b01[0-9A-Z]{24}\b", "01…", "\n".join(in_process(line, self.folder) for line in lines))
+
     def ndjson(self, body: str) -> None:
         self.copies += 1
         self.graph = self.folder / f"graph-{self.copies}.omni"
@@ -128,9 +147,17 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
+def in_process(line: str, folder: Path) -> str:
+    """What the command prints, without the second that a process of its own takes to start."""
+    out = io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+        main(shlex.split(line))
+    return out.getvalue().rstrip()
+
+
 def command(line: str, folder: Path, *, check: bool = False) -> str:
     done = subprocess.run(
-        [str(Path(sys.executable).parent / "omnigraph"), *line.split()],
+        [str(Path(sys.executable).parent / "omnigraph"), *shlex.split(line)],
         cwd=folder,
         env={**os.environ, "NO_COLOR": "1", "COLUMNS": "100"},
         capture_output=True,

@@ -91,3 +91,43 @@ def test_schemas_that_are_wrong_and_calls_that_are(tmp_path: Path, graph: Path, 
 
 def test_show_still_shows(graph: Path, files: Path, command) -> None:
     assert command("schema", "show", graph).out.strip() == (files / "schema.pg").read_text().strip()
+
+
+def test_apply_shows_what_was_done_and_refuses_another_plan(graph: Path, files: Path, command) -> None:
+    schema = (files / "schema.pg").read_text()
+    write(files, more=schema.replace("age: I32?", "age: I32?  note: String?") + "node Empty { x: I32 }\n")
+    planned = command("schema", "plan", graph, "--schema", files / "more.pg", "--format", "json").json()
+    other = command("schema", "apply", graph, files / "more.pg", "--plan", "0" * 64)
+    assert other.code == 3
+    assert "plan again" in other.err
+    ran = command("schema", "apply", graph, files / "more.pg", "--plan", planned["digest"], "--as", "ada", "--json")
+    assert ran.code == 0, ran.err
+    done = ran.json()
+    assert done["plan"]["digest"] == planned["digest"]
+    assert {t["table_key"]: (t["action"], t["rows"]) for t in done["tables"]} == {
+        "node:Empty": ("created", 0),
+        "node:Person": ("changed", 3),
+    }
+    with omnigraph.open(graph) as opened:
+        assert opened.head().id == done["commit"]
+        assert opened.commits()[0].actor == "ada"
+    again = command("schema", "apply", graph, files / "more.pg")
+    assert (again.code, again.out) == (0, "nothing to do: the graph has this schema already\n")
+    assert command("schema", "show", graph).out == (files / "more.pg").read_text()
+
+
+def test_apply_says_what_cannot_be_done(graph: Path, files: Path, command) -> None:
+    schema = (files / "schema.pg").read_text()
+    write(files, bad=schema.replace("age: I32?", "age: String?").replace("@range(age, 0..150)", ""))
+    ran = command("schema", "apply", graph, files / "bad.pg")
+    assert ran.code == 1
+    assert "OG-MF-106 node:Person.age" in ran.err
+    write(files, strict=schema.replace("0..150", "0..30"))
+    ran = command("schema", "apply", graph, files / "strict.pg")
+    assert ran.code == 1
+    assert "Person 'Ada': age is 36, outside @range 0..30" in ran.err
+    assert command("branch", "create", graph, "draft").code == 0
+    write(files, wider=schema.replace("0..150", "0..200"))
+    ran = command("schema", "apply", graph, files / "wider.pg")
+    assert ran.code == 3
+    assert "draft" in ran.err
