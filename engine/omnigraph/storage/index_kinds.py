@@ -84,7 +84,7 @@ def inherited(dataset: lance.LanceDataset) -> set[str]:
 
     Compaction writes their new files here and goes on looking for them there: they must be made anew before.
     """
-    return {str(i["name"]) for i in dataset.list_indices() if i.get("base_id") is not None}
+    return {i.name for i in dataset.describe_indices() if any(s.base_id is not None for s in i.segments)}
 
 
 def lacking(
