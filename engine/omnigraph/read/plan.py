@@ -31,6 +31,7 @@ from omnigraph.query.ir import (
 from omnigraph.read.antijoin import AntiJoinStep
 from omnigraph.read.expand import ExpandStep
 from omnigraph.read.frame import Context
+from omnigraph.read.near_scan import through_vector_index
 from omnigraph.read.optional import OptionalStep
 from omnigraph.read.pattern import types_of
 from omnigraph.read.planner import Planner
@@ -106,7 +107,8 @@ def make_plan(compiled: CompiledQuery, catalog: Catalog, snapshot: Readable) -> 
         read |= set(order.ties)
     compiler = planner.compiler(types_of(match_ops, catalog, {}))
     output = make_output(catalog, compiler, final, order, limit, compiled.columns, distinct=distinct)
-    return Plan(tuple(_lean(steps, read, set_only=_duplicates_vanish(final))), output)
+    lean = tuple(_lean(steps, read, set_only=_duplicates_vanish(final)))
+    return Plan(through_vector_index(lean, final, order, limit), output)
 
 
 def _duplicates_vanish(final: Project | Aggregate) -> bool:

@@ -65,12 +65,13 @@ class Nearest:
     def standing(self, ctx: Context, frame: Frame) -> Standing:
         bound = frame.bound[self.prop.var]
         at, back = distinct_rows(bound)
-        query = self._vector(ctx, frame)
+        query = self.vector(ctx, frame)
         if query is None:
             return _nobody(bound.rows, at, back)
         return nearness(bound.rows, self.prop.name, at, back, query)
 
-    def _vector(self, ctx: Context, frame: Frame) -> Floats | None:
+    def vector(self, ctx: Context, frame: Frame) -> Floats | None:
+        """What is asked about; None where that is null."""
         value = self.query(FrameEnv(ctx, frame))
         found = value.as_py() if isinstance(value, pa.Scalar) else None
         if found is None:

@@ -27,6 +27,8 @@ class ReadSettings:
         expand_indexed_max_hops: hops that are looked up at most (`OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS`).
         csr_build_factor: how much dearer than estimated adjacency is taken to be; above 1 favours looking up
             (`OMNIGRAPH_CSR_BUILD_FACTOR`).
+        ann_min_rows: tables from this size on answer `nearest` through their vector index, approximately
+            (`OMNIGRAPH_ANN_MIN_ROWS`).
         max_rows: rows a query may hold between two steps; more is refused (`OMNIGRAPH_READ_MAX_ROWS`).
         bitmap_bytes: scratch memory of one breadth-first step (`OMNIGRAPH_READ_BITMAP_BYTES`).
     """
@@ -38,11 +40,18 @@ class ReadSettings:
     expand_indexed_max_frontier: int = 1024
     expand_indexed_max_hops: int = 6
     csr_build_factor: float = 1.5
+    ann_min_rows: int = 2_000_000
     max_rows: int = 200_000_000
     bitmap_bytes: int = 64 << 20
 
 
-_PLAIN = ("traversal_mode", "expand_indexed_max_frontier", "expand_indexed_max_hops", "csr_build_factor")
+_PLAIN = (
+    "traversal_mode",
+    "expand_indexed_max_frontier",
+    "expand_indexed_max_hops",
+    "csr_build_factor",
+    "ann_min_rows",
+)
 """Settings whose variable has no `READ` in its name."""
 
 

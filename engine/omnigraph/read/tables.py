@@ -63,6 +63,18 @@ class Readable(Protocol):
 
     def indexed_rows(self, table_key: str, column: str) -> int: ...
 
+    def vector_index(self, table_key: str, column: str) -> str | None: ...
+
+    def near(
+        self,
+        table_key: str,
+        column: str,
+        query: npt.NDArray[np.float64],
+        count: int,
+        columns: list[str],
+        filter: str | None,
+    ) -> pa.Table: ...
+
     def file_names(self, table_key: str) -> frozenset[str]: ...
 
     def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> RowChanges | None: ...

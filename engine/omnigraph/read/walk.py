@@ -27,6 +27,7 @@ __all__ = [
     "inner_expressions",
     "may_fail",
     "operators_may_fail",
+    "parts_of",
     "properties",
     "variables",
 ]
@@ -45,13 +46,14 @@ def conjuncts(predicate: Expr | None) -> tuple[Expr, ...]:
     return (predicate,)
 
 
-def _walk(expr: Expr) -> Iterator[Expr]:
+def parts_of(expr: Expr) -> Iterator[Expr]:
+    """An expression and all that stands in it, blocks not entered."""
     yield expr
     if isinstance(expr, Call):
         for arg in expr.args:
-            yield from _walk(arg)
+            yield from parts_of(arg)
     elif isinstance(expr, Agg) and expr.arg is not None:
-        yield from _walk(expr.arg)
+        yield from parts_of(expr.arg)
 
 
 def inner_expressions(operators: Iterable[Operator]) -> Iterator[Expr]:
@@ -84,7 +86,7 @@ def operators_may_fail(operators: Iterable[Operator]) -> bool:
 def properties(expr: Expr) -> frozenset[tuple[str, str]]:
     """The (variable, property) pairs an expression reads, its blocks included; an entity inside reads its id."""
     out: set[tuple[str, str]] = set()
-    for e in _walk(expr):
+    for e in parts_of(expr):
         if isinstance(e, Prop):
             out.add((e.var, e.name))
         elif isinstance(e, Var):
@@ -98,7 +100,7 @@ def properties(expr: Expr) -> frozenset[tuple[str, str]]:
 def variables(expr: Expr) -> frozenset[str]:
     """The variables that must be bound before an expression has a value."""
     out: set[str] = set()
-    for e in _walk(expr):
+    for e in parts_of(expr):
         if isinstance(e, Prop):
             out.add(e.var)
         elif isinstance(e, Var):
@@ -110,12 +112,12 @@ def variables(expr: Expr) -> frozenset[str]:
 
 def has_block(expr: Expr) -> bool:
     """Whether `exists { … }` or `count { … }` stands in it."""
-    return any(isinstance(e, SubMatch) for e in _walk(expr))
+    return any(isinstance(e, SubMatch) for e in parts_of(expr))
 
 
 def may_fail(expr: Expr) -> bool:
     """Whether evaluating it may be an error in some row: then it may only be asked about rows that count."""
-    for e in _walk(expr):
+    for e in parts_of(expr):
         if isinstance(e, Call) and e.fn in _FAILING:
             return True
         if isinstance(e, Call) and e.fn == "abs" and e.type.base == "I64":
@@ -127,4 +129,4 @@ def may_fail(expr: Expr) -> bool:
 
 def aggregates_in(expr: Expr) -> list[Agg]:
     """The aggregates of an expression, left to right."""
-    return [e for e in _walk(expr) if isinstance(e, Agg)]
+    return [e for e in parts_of(expr) if isinstance(e, Agg)]

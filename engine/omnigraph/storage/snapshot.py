@@ -25,6 +25,7 @@ from omnigraph.storage.blobs import (
 )
 from omnigraph.storage.delta import RowChanges, file_names, row_changes
 from omnigraph.storage.engine import Engine
+from omnigraph.storage.index_kinds import vector_index
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.needed import remember_snapshot
 from omnigraph.storage.schemas import load_catalog, load_ir
@@ -151,6 +152,41 @@ class Snapshot:
     def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> RowChanges | None:
         """What changed in the table since an earlier version with these `file_names`; see `delta.row_changes`."""
         return row_changes(self._engine.store, old, files, self.ref(table_key), most=most)
+
+    def vector_index(self, table_key: str, column: str) -> str | None:
+        """The index a search of the column's vectors asks, as its kind and name; None where none is for cosine."""
+        with lance_errors(f"reading the indices of {table_key}"):
+            found = vector_index(self.dataset(table_key), column)
+        return None if found is None else f"{found.index_type} {found.name}"
+
+    def near(
+        self,
+        table_key: str,
+        column: str,
+        query: np.ndarray[Any, Any],
+        count: int,
+        columns: Sequence[str],
+        filter: str | None = None,
+    ) -> pa.Table:
+        """About the `count` rows of a filter whose vectors are nearest by cosine, with `_rowid`.
+
+        The index is asked for more and its choice narrowed by the vectors themselves; rows it doesn't cover are
+        compared one by one.
+        """
+        nearest = {
+            "column": column,
+            "q": np.asarray(query, dtype=np.float32),
+            "k": count,
+            "metric": "cosine",
+            "minimum_nprobes": 20,
+            "refine_factor": 4,
+        }
+        with lance_errors(f"searching {table_key}"):
+            scanner = self.dataset(table_key).scanner(
+                columns=[*columns, "_distance"], nearest=nearest, filter=filter, prefilter=True, with_row_id=True
+            )
+            rows: pa.Table = scanner.to_table()
+        return rows
 
     def fragment_rows(self, table_key: str, numbers: Collection[int], columns: Sequence[str]) -> pa.Table:
         """The rows of some of the table's data fragments, by their numbers."""
