@@ -13,6 +13,7 @@ from omnigraph import maintain
 from omnigraph.graph import Schema
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind, tail
+from omnigraph.storage.layout import MANIFEST
 from omnigraph.write import merging
 
 SCHEMA = """node Person {
@@ -170,6 +171,20 @@ def schema(repository: Repository) -> None:
     Schema(repository, ACTOR).apply(CHANGED, allow_data_loss=True, operation_id="OPSCHEMA")
 
 
+def untidy(repository: Repository) -> None:
+    """Many versions on two branches, and a branch whose deletion was killed before it reclaimed anything."""
+    fragment(repository)
+    for i in range(2):
+        change = TableChange("node:Person", upserts=people(["dee"], 20 + i))
+        repository.commit(Staging("dev", WriterKind.MUTATION, (change,)), repository.snapshot("dev"))
+    repository.close()
+    repository.engine.store.latest(MANIFEST).branches.delete("topic")
+
+
+def cleanup(repository: Repository) -> None:
+    repository.cleanup(keep=2, confirm=True)
+
+
 def _merge(repository: Repository, into: str, operation_id: str) -> None:
     kept, merging.COPIED_FROM_ROWS = merging.COPIED_FROM_ROWS, 1
     try:
@@ -213,6 +228,8 @@ SCENARIOS = {
 ACTIONS = {name: action for name, (action, _, _) in SCENARIOS.items()} | {
     "sweep": sweep,
     "fragment": fragment,
+    "untidy": untidy,
+    "cleanup": cleanup,
     "alone": alone,
     "schema": schema,
     "create-branch": create_branch,

@@ -1,8 +1,8 @@
 """`verify`: walk a graph and report every inconsistency as data. Reads only.
 
 Checked for every branch: the history has no hole; every table opens at its pin and holds as many rows as the manifest
-says; no table's head is ahead of its pin; ids are unique; edges end at nodes; `@unique` and `@card` hold. A table that
-two branches share is checked once.
+says; no table's head is ahead of its pin; ids are unique; edges end at nodes; `@unique` and `@card` hold; every stored
+number is finite; every Blob can be read; indexes cover their rows. A table that two branches share is checked once.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.maintain.indices import label, wanted_indices
@@ -77,6 +78,8 @@ def verify(repository: Repository) -> VerifyReport:
             f"{len(folders)} folder(s) in __staging: of loads that run, or that were killed (recover removes those)"
         )
         walk.add("staging", message, severity="note")
+    for kind, message in repository.leftovers():
+        walk.add(kind, message, severity="note")
     for branch in repository.branches():
         walk.counts["branches"] += 1
         try:
@@ -167,10 +170,33 @@ def _table(repository: Repository, snapshot: Snapshot, entity: NodeType | EdgeTy
             message = f"the manifest says {ref.row_count} rows, the table holds {rows.num_rows}"
             walk.add("row_count", message, **where)
         _head(repository, snapshot, entity, walk)
+        _finite(snapshot, entity, walk)
         for prop in entity.properties.values():
             if prop.type.base == "Blob":
                 _blobs(snapshot, entity, prop.name, walk)
     return rows
+
+
+def _finite(snapshot: Snapshot, entity: NodeType | EdgeType, walk: _Walk) -> None:
+    """No NaN and no infinity in numbers, lists and vectors: loads and mutations refuse them, other programs may not."""
+    names = [p.name for p in entity.properties.values() if p.type.base in ("F32", "F64", "Vector")]
+    bad: Counter[str] = Counter()
+    first: dict[str, str] = {}
+    for batch in snapshot.scan_batches(entity.table_key, ["id", *names]) if names else ():
+        for name in names:
+            column = batch.column(name)
+            values, rows = column, None
+            if pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type):
+                values, rows = pc.list_flatten(column), pc.list_parent_indices(column)
+            at = pc.indices_nonzero(pc.invert(pc.is_finite(values)))  # a null counts as no
+            if len(at):
+                places = pc.unique(at if rows is None else pc.take(rows, at))
+                bad[name] += len(places)
+                first.setdefault(name, batch.column("id")[places[0].as_py()].as_py())
+    for name, count in bad.items():
+        message = f"{name} is NaN or infinite in {count} row(s): write finite numbers there, or null"
+        where = {"branch": snapshot.branch, "table_key": entity.table_key, "id": first[name]}
+        walk.add("not_finite", message, **where)
 
 
 def _blobs(snapshot: Snapshot, entity: NodeType | EdgeType, name: str, walk: _Walk) -> None:

@@ -20,7 +20,17 @@ from omnigraph.storage.announce import announcing
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
 from omnigraph.storage.forks import drop_lineage
-from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, MANIFEST, RECOVERIES, STAGING, lance_branch
+from omnigraph.storage.layout import (
+    ACTORS,
+    CLEANUP,
+    COMMITS,
+    MAIN,
+    MANIFEST,
+    RECOVERIES,
+    SCHEMA_LOCK,
+    STAGING,
+    lance_branch,
+)
 from omnigraph.storage.lineage import branch_names, parent_of
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.needed import Needed, locations_of, needed_now
@@ -29,9 +39,9 @@ from omnigraph.storage.removal import Plan, Removed, failure, locked, remove_pla
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.travel import state_of
-from omnigraph.storage.types import CommitInfo
+from omnigraph.storage.types import CommitInfo, WriterKind
 
-__all__ = ["UNFINISHED", "CleanupReport", "cleanup"]
+__all__ = ["UNFINISHED", "CleanupReport", "cleanup", "leftovers"]
 
 SYSTEM_VERSIONS = 20
 """Newest versions of every system table that stay: readers and publishes under way stand on one of them."""
@@ -94,22 +104,23 @@ def cleanup(
     engine.history.afterwards.settle()
     reclaimed = _reclaim(engine, confirm=confirm)
     gone = {(r.location, lance_branch(r.branch)) for r in reclaimed if r.action in ("reclaimed", "planned")}
-    kept, commits = _kept(engine, keep, older_than)
     tables = locations_of(engine)
     system = {MANIFEST: MANIFEST, COMMITS: COMMITS, ACTORS: ACTORS, RECOVERIES: RECOVERIES}
     places = [*tables, *system]
+    # First of all: a commit made from here on is known to nobody below, but all it reads lies above these floors.
+    begun = needed_now(engine, places)
+    begun.add(_recent(engine, system))
+    kept, commits = _kept(engine, keep, older_than)
+    kept.add(begun)
     dropped, tables = _unused(engine, tables, kept, confirm=confirm)
     needed = needed_now(engine, places)
     needed.add(kept)
-    recent = _recent(engine, system)
-    needed.add(recent)
-    kept.add(recent)
     found = survey(engine, {**tables, **system}, needed, explain=not confirm, notice=notice)
     counts, lost = _count(commits, found)
     plans = [
         plan
         for plan in found
-        if isinstance(plan, Removed) or (plan.lineage not in gone and _settled(engine, plan, needed, system))
+        if isinstance(plan, Removed) or (plan.lineage not in gone and _settled(plan, begun, system))
     ]
     if not confirm:
         return CleanupReport(
@@ -130,10 +141,10 @@ def _planned(plan: Plan | Removed) -> Removed:
     )  # fmt: skip
 
 
-def _settled(engine: Engine, plan: Plan, needed: Needed, system: Mapping[str, str]) -> bool:
-    """Whether the lineage is one whose branch publishes it: what a first write has begun there is left alone."""
+def _settled(plan: Plan, begun: Needed, system: Mapping[str, str]) -> bool:
+    """Whether its branch published the lineage from the beginning: one that got its first write since is left alone."""
     location, branch = plan.lineage
-    return location in system or branch is None or plan.lineage in needed.floors
+    return location in system or branch is None or plan.lineage in begun.floors
 
 
 # --- which commits stay ---------------------------------------------------------------------------------------------
@@ -328,6 +339,31 @@ def _unused(
         except OmniGraphError as error:
             out.append(failure(table, (location, None), error))
     return out, left
+
+
+def leftovers(engine: Engine) -> list[tuple[str, str]]:
+    """What killed writes and deletions have left, as (kind, words with what removes it). Nothing of it is ever read."""
+    out = []
+    if engine.manifest.exists(SCHEMA_LOCK):
+        read = (engine.sidecars.read(name) for name in engine.sidecars.names())
+        if not any(sidecar is not None and sidecar.writer_kind is WriterKind.SCHEMA_APPLY for sidecar in read):
+            out.append(
+                ("schema_lock", "a schema change was killed and its lock is left: `omnigraph recover` removes it")
+            )
+    for location, table in sorted((locations_of(engine) | {COMMITS: COMMITS}).items(), key=lambda item: item[1]):
+        for name in sorted(branch_names(engine.store, location)):
+            if not engine.manifest.exists(name):
+                words = f"{table} has files of the deleted branch {name!r}: `omnigraph cleanup` removes them"
+                out.append(("leftover_fork", words))
+    notices = engine.store.files.list(CLEANUP)
+    if notices:
+        words = f"{len(notices)} notice(s) in {CLEANUP}: of a cleanup that runs or was killed; the next one removes it"
+        out.append(("cleanup_notice", words))
+    stale = _stale(engine)
+    if stale:
+        words = f"{len(stale)} temporary file(s) of killed writes ({stale[0]}): `omnigraph cleanup` removes them"
+        out.append(("temporary_file", words))
+    return out
 
 
 # --- files beside the datasets --------------------------------------------------------------------------------------

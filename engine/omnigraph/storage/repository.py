@@ -16,7 +16,7 @@ from omnigraph.storage import branch as branches
 from omnigraph.storage import fragments
 from omnigraph.storage.ancestry import merge_base
 from omnigraph.storage.blobs import BlobSource
-from omnigraph.storage.cleanup import CleanupReport, cleanup
+from omnigraph.storage.cleanup import CleanupReport, cleanup, leftovers
 from omnigraph.storage.commit import commit as commit_staging
 from omnigraph.storage.create import create_graph, made_by
 from omnigraph.storage.delta import touched_ids, whole_fragments
@@ -338,6 +338,10 @@ class Repository:
         if not isinstance(files, LocalFiles) or not os.path.isdir(files.path(STAGING)):
             return []
         return sorted(os.listdir(files.path(STAGING)))
+
+    def leftovers(self) -> list[tuple[str, str]]:
+        """What killed writes and deletions have left, as (kind, words); see `cleanup.leftovers`."""
+        return leftovers(self.engine)
 
     def drift(self, snapshot: Snapshot, table_key: str) -> Drift | None:
         """How a table's head differs from the pin of the branch that writes it; None where it doesn't."""

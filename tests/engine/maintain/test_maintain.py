@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -120,3 +121,39 @@ def test_an_unfinished_write_is_named(graph: Repository) -> None:
     assert not report.ok
     assert report.findings[0]["kind"] == "pending_recovery"
     assert "01ARZ3NDEKTSV4RRFFQ69G5FAV" in report.findings[0]["message"]
+
+
+def test_numbers_that_are_none_are_named(tmp_path: Path) -> None:
+    schema = "node M { slug: String @key  x: F64?  y: F32?  many: [F64]?  v: Vector(2)? }\n"
+    repository = Repository.create(str(tmp_path / "n"), compile_schema(schema))
+    inf, nan = float("inf"), float("nan")
+    rows: list[dict[str, object]] = [
+        {"id": "fine", "slug": "fine", "x": 1.0, "y": None, "many": [1.0, None], "v": [1.0, 0.0]},
+        {"id": "one", "slug": "one", "x": nan, "y": 2.0, "many": None, "v": None},
+        {"id": "two", "slug": "two", "x": -inf, "y": inf, "many": [0.0, nan, inf], "v": [nan, 1.0]},
+    ]
+    put_unchecked(repository, "node:M", rows)
+    found = {f["message"].split(" ")[0]: f for f in verify(repository).findings if f["kind"] == "not_finite"}
+    assert {name: f["id"] for name, f in found.items()} == {"x": "one", "y": "two", "many": "two", "v": "two"}
+    assert "2 row(s)" in found["x"]["message"]
+    assert "1 row(s)" in found["many"]["message"]
+    assert errors(repository) == ["not_finite"]
+
+
+def test_what_killed_writes_left_is_a_note(graph: Repository) -> None:
+    graph.create_branch("gone")
+    load(graph, '{"type": "Person", "data": {"slug": "c"}}', branch="gone")
+    graph.close()
+    manifest = graph.engine.store.latest("__manifest")
+    manifest.branches.delete("gone")
+    manifest.create_branch("__schema_apply_lock__", None)
+    temporary = Path(graph.uri) / "_schemas" / ".00ff.tmp"
+    temporary.write_text("x")
+    os.utime(temporary, (0, 0))
+    report = verify(graph)
+    left = {f["kind"] for f in report.findings if f["severity"] == "note"} - {"index_coverage"}
+    assert left == {"schema_lock", "leftover_fork", "temporary_file"}
+    assert report.ok
+    graph.sweep("full")
+    graph.cleanup(keep=10, confirm=True)
+    assert {f["kind"] for f in verify(graph).findings} == {"index_coverage", "below_minimum"}

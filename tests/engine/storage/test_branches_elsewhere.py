@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import omnigraph
 from omnigraph.errors import Conflict, MergeConflicts, NotFound
+from omnigraph.schema import compile_schema
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, cleanup
+from omnigraph.storage.announce import announcing
+from omnigraph.storage.lineage import branch_names
 from omnigraph.write import merging
 from tests.engine.upstream.conftest import unpack
 from tests.s3 import S3, environment, serving
@@ -78,3 +84,32 @@ def test_nested_branches_of_the_origin_are_deleted_one_by_one(tmp_path: Path) ->
     graph.branches.delete("team/three-way")
     graph.branches.create("team")
     assert graph.verify().ok
+
+
+def test_cleanup_on_a_store_removes_unused_forks_and_says_so_before(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    repository = Repository.create(s3.uri(), compile_schema("node A {\n    name: String @key\n}\n"))
+    for name in ("a", "b", "c"):
+        change = TableChange("node:A", upserts=pa.table({"id": [name], "name": [name]}))
+        repository.commit(Staging("main", WriterKind.MUTATION, (change,)), repository.snapshot())
+    repository.create_branch("dev")
+    ref = repository.snapshot("dev").tables["node:A"]
+    store = repository.engine.store
+    repository.write_fragments(repository.snapshot("dev"), "node:A", pa.table({"id": ["x"], "name": ["x"]}))
+    assert branch_names(store, ref.location) == {"dev"}  # a load's that was killed: no sidecar names it
+    assert repository.cleanup(keep=1, confirm=True).failed == ()
+    assert branch_names(store, ref.location) == {"dev"}  # it may be under way
+    monkeypatch.setattr(cleanup, "UNFINISHED", timedelta(seconds=-5))
+    with announcing(store, {(ref.location, "dev"): ()}), pytest.raises(Conflict) as caught:
+        repository.write_target(repository.snapshot("dev"), "node:A")
+    assert caught.value.retryable
+    report = repository.cleanup(keep=1, confirm=True)
+    assert [(t.table, t.branch) for t in report.tables if t.action == "reclaimed"] == [("node:A", "dev")]
+    assert branch_names(store, ref.location) == set()
+    assert store.files.list("__cleanup") == []
+    change = TableChange("node:A", upserts=pa.table({"id": ["d"], "name": ["d"]}))
+    repository.commit(Staging("dev", WriterKind.MUTATION, (change,)), repository.snapshot("dev"))
+    version = repository.snapshot().tables["node:A"].version
+    with announcing(store, {(ref.location, None): [version]}), pytest.raises(NotFound, match="a cleanup is removing"):
+        repository.create_branch("late")
+    assert {b.name for b in repository.branches()} == {"main", "dev"}
+    assert repository.snapshot("dev").count_rows("node:A") == 4
