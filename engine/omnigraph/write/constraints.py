@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.read.hashing import hash_strings
 from omnigraph.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.findings import Findings
@@ -141,18 +142,29 @@ def _matches(column: Column, pattern: str) -> Column:
 # ---- sets of rows ---------------------------------------------------------------------------------------------------
 
 
-def duplicates(column: Column, *, nulls: bool = False) -> Array | None:
-    """A mask (bool) of every row whose value another row has too; None when there is none. Nulls never collide."""
-    values = one_chunk(column)
-    valid = len(values) - values.null_count
-    if valid < 2 or pc.count_distinct(values).as_py() == valid:
+def duplicates(column: Column) -> Array | None:
+    """A mask (bool) of every row whose value another row has too; None when there is none. Nulls never collide.
+
+    Hashes are compared first, eight bytes a row and chunk by chunk: a set of the values would take more memory than the
+    values do.
+
+    Args:
+        column: texts.
+    """
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    valid = np.concatenate([np.asarray(pc.is_valid(c)) for c in chunks] or [np.zeros(0, dtype=bool)])
+    hashes = np.concatenate([hash_strings(c) for c in chunks] or [np.zeros(0, dtype=np.uint64)])
+    ordered = np.sort(hashes[valid])
+    again = ordered[1:][ordered[1:] == ordered[:-1]]
+    if len(again) == 0:
         return None
-    codes = values.dictionary_encode().indices
-    index = np.asarray(codes.fill_null(-1))
-    counts = np.bincount(index[index >= 0])
-    repeated = np.zeros(len(index), dtype=bool)
-    repeated[index >= 0] = counts[index[index >= 0]] > 1
-    return pa.array(repeated)
+    alike = np.isin(hashes, again) & valid
+    index = np.asarray(one_chunk(column.filter(pa.array(alike))).dictionary_encode().indices)
+    repeated = np.bincount(index)[index] > 1
+    if not repeated.any():
+        return None
+    alike[alike] = repeated
+    return pa.array(alike)
 
 
 def absent(column: Column, known: Sequence[Column]) -> Array:

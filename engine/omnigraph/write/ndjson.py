@@ -11,10 +11,13 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
-from typing import Any, BinaryIO, Literal
+from itertools import chain
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +28,14 @@ from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.columns import Cast
-from omnigraph.write.findings import BadRecord
+from omnigraph.write.findings import BadRecord, Findings
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, key_parts
 
 __all__ = ["BLOCK_BYTES", "read_ndjson"]
 
 BLOCK_BYTES = 8 << 20
 LINE_MAX_BYTES = 1 << 30
+T = TypeVar("T")
 _NEWLINE, _BRACE, _CLOSE = 10, ord("{"), ord("}")
 _HEAD = pa.schema([("type", pa.string()), ("edge", pa.string())])
 _JSON: dict[str, pa.DataType] = {
@@ -71,7 +75,14 @@ class _Lines:
 
 
 def read_ndjson(
-    stream: BinaryIO, reading: Reading, *, file: int, label: str, start: int = 0, end: int | None = None
+    stream: BinaryIO,
+    reading: Reading,
+    *,
+    file: int,
+    label: str,
+    start: int = 0,
+    end: int | None = None,
+    threads: int = 1,
 ) -> Iterator[TypedBatch]:
     """Typed rows of every record whose line starts in [start, end).
 
@@ -81,15 +92,44 @@ def read_ndjson(
         label: the source's name; seeds ids.
         start: first byte of the split; a line that began before it belongs to the split before.
         end: end of the split, None for the file's.
+        threads: blocks parsed at a time; the rows come in the order of the lines all the same.
     """
-    hint: str | None = None
-    for block, offset in _blocks(stream, start, end, label):
+    hint: list[str | None] = [None]  # the type of the last block read: only a guess, whichever thread left it
+
+    def parsed(block: bytes, offset: int) -> tuple[list[TypedBatch], Findings]:
+        mine = replace(reading, findings=Findings(reading.findings.kept))
         lines = _split(block, offset)
         if len(lines.text) == 0:
-            continue
-        groups, hint = _by_type(lines, reading, hint)
-        for group in groups:
-            yield from _read_group(*group, reading, file, label)
+            return [], mine.findings
+        groups, hint[0] = _by_type(lines, mine, hint[0])
+        return [batch for group in groups for batch in _read_group(*group, mine, file, label)], mine.findings
+
+    for batches, findings in _in_order(parsed, _blocks(stream, start, end, label), threads):
+        reading.findings.merge(findings)
+        yield from batches
+
+
+def _in_order(work: Callable[..., T], blocks: Iterator[tuple[bytes, int]], threads: int) -> Iterator[T]:
+    """The results of the blocks one after the other, a few of them worked on at a time."""
+    first, second = next(blocks, None), next(blocks, None) if threads > 1 else None
+    if first is None:
+        return
+    if second is None:
+        yield work(*first)
+        for block in blocks:
+            yield work(*block)
+        return
+    waiting = deque[Future[T]]()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="omnigraph-ndjson")
+    try:
+        for block in chain((first, second), blocks):
+            waiting.append(pool.submit(work, *block))
+            if len(waiting) > threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 def _blocks(stream: BinaryIO, start: int, end: int | None, label: str) -> Iterator[tuple[bytes, int]]:

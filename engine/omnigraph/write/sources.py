@@ -23,6 +23,7 @@ import pyarrow.fs as pafs
 
 from omnigraph.errors import BadRequest
 from omnigraph.schema.catalog import Catalog
+from omnigraph.write.blobs import blob_names
 from omnigraph.write.mapping import Mapping, SourceMapping, check_mapping
 from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.rows import Reading, TypedBatch
@@ -191,8 +192,13 @@ def read_batches(file: SourceFile, reading: Reading, split: Split | None = None)
     with open_source(file.path) as stream:
         if file.format == "ndjson":
             start, end = (split.start, split.end) if split is not None else (0, None)
+            # A split is one task of several at a time; the bytes of Blobs are spooled in the order of the lines.
+            alone = split is None and not any(blob_names(e) for e in reading.catalog.by_table_key.values())
+            threads = min(4, os.cpu_count() or 1) if alone else 1
             try:
-                yield from read_ndjson(stream, reading, file=file.index, label=file.label, start=start, end=end)
+                yield from read_ndjson(
+                    stream, reading, file=file.index, label=file.label, start=start, end=end, threads=threads
+                )
             except OSError as error:  # cut off or damaged compression, a disk or network that fails
                 raise unreadable(file.label, file.format, error) from error
             return

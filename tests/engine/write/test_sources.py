@@ -6,6 +6,8 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import random
+import threading
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 
 from omnigraph.errors import BadRequest
 from omnigraph.schema import compile_schema
+from omnigraph.write import ndjson
 from omnigraph.write.findings import FILE, ROW, Findings
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.ndjson import read_ndjson
@@ -361,3 +364,41 @@ def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
     pq.write_table(pa.table({"slug": ["a"]}), tmp_path / "p.parquet")
     with pytest.raises(BadRequest, match="need a mapping"):
         read_all(str(tmp_path / "p.parquet"))
+
+
+def test_threads_change_neither_rows_nor_findings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few lines, types mixed, some bad: one thread and four give the same, in the order of the lines."""
+    seed = random.randrange(1 << 30)
+    print("seed", seed)
+    rng = random.Random(seed)
+    lines = []
+    for i in range(400):
+        kind = rng.random()
+        if kind < 0.5:
+            lines.append(json.dumps({"type": "Person", "data": {"slug": "p", "age": rng.choice([1, 200, "x"])}}))
+        elif kind < 0.8:
+            lines.append(json.dumps({"type": "Note", "data": {"text": f"n{i}"}}))
+        else:
+            lines.append(rng.choice(["", "// hm", "nonsense", '{"edge": "Knows", "from": "a", "to": 1}']))
+    text = "\n".join(lines).encode()
+    monkeypatch.setattr(ndjson, "BLOCK_BYTES", 300)
+    seen = []
+    for threads in (1, 4):
+        reading = Reading(CATALOG, OPERATION, findings=Findings(1000))
+        batches = list(read_ndjson(io.BytesIO(text), reading, file=0, label="x", threads=threads))
+        rows = {
+            key: [r for b in batches if b.table_key == key for r in b.rows.to_pylist()] for key in CATALOG.by_table_key
+        }
+        seen.append((rows, sorted(map(str, reading.findings.shown)), reading.findings.counts))
+        for held in rows.values():
+            assert [r[ROW] for r in held] == sorted(r[ROW] for r in held)
+    assert seen[0] == seen[1]
+
+
+def test_a_reader_that_is_left_early_leaves_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ndjson, "BLOCK_BYTES", 100)
+    text = ('{"type": "Note", "data": {"text": "x"}}\n' * 500).encode()
+    reader = read_ndjson(io.BytesIO(text), Reading(CATALOG, OPERATION), file=0, label="x", threads=3)
+    next(reader)
+    reader.close()
+    assert not [t for t in threading.enumerate() if t.name.startswith("omnigraph-ndjson")]
