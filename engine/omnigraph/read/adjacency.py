@@ -112,6 +112,11 @@ class Links:
         return Links(starts(counts), self.neighbour[keep], self.edge[keep], self.far, parallel=False)
 
     @cached_property
+    def indegree(self) -> npt.NDArray[np.int64]:
+        """How many edges end at each far node."""
+        return np.bincount(self.neighbour, minlength=self.far)
+
+    @cached_property
     def pairs(self) -> npt.NDArray[np.int64]:
         """near × far + neighbour of every edge, sorted: one binary search tells whether two nodes are joined."""
         owner = np.repeat(np.arange(self.near, dtype=np.int64), np.diff(self.start))

@@ -18,9 +18,12 @@ from omnigraph.errors import Internal
 from omnigraph.query.ir import Agg
 from omnigraph.read.compute import Array, nulls
 from omnigraph.read.datum import Fault, Longs
+from omnigraph.read.multiset import count_by_group
 from omnigraph.read.tables import list_keys, sort_codes
 
 __all__ = ["aggregate", "codes_of", "group"]
+
+_FEW = 4096
 
 
 def codes_of(column: Array) -> tuple[Longs, int]:
@@ -65,7 +68,15 @@ def group(keys: Sequence[tuple[Longs, int]], rows: int) -> tuple[Longs, Longs]:
     return combined, row_of
 
 
-def aggregate(agg: Agg, values: Array | None, groups: Longs, count: int, codes: Longs | None, out: Any) -> Array:
+def aggregate(
+    agg: Agg,
+    values: Array | None,
+    groups: Longs,
+    count: int,
+    codes: Longs | None,
+    out: Any,
+    weight: Longs | None = None,
+) -> Array:
     """One aggregate over every group.
 
     Args:
@@ -74,6 +85,7 @@ def aggregate(agg: Agg, values: Array | None, groups: Longs, count: int, codes: 
         count: number of groups.
         codes: a number per row that is equal for equal values; needed for `distinct`.
         out: the result's Arrow type.
+        weight: how often each row stands; only where no sum is asked for.
 
     Raises:
         Fault: a sum leaves the range of I64 or F64 (code `overflow`).
@@ -82,13 +94,17 @@ def aggregate(agg: Agg, values: Array | None, groups: Longs, count: int, codes: 
         valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
         groups = groups[valid]
         codes = codes[valid] if codes is not None else None
+        weight = weight[valid] if weight is not None else None
         values = values.drop_null()
     if agg.distinct and codes is not None:
         span = int(codes.max()) + 1 if len(codes) else 1
+        weight = None
+        if agg.fn == "count" and count == 1 and span <= max(_FEW, 16 * len(codes)):
+            return pa.array([np.count_nonzero(np.bincount(codes, minlength=1))], pa.int64()).cast(out)
         _, first = np.unique(groups * span + codes, return_index=True)
         groups = groups[first]
         values = values.take(pa.array(first)) if values is not None else None
-    sizes = np.bincount(groups, minlength=count)
+    sizes = count_by_group(groups, count, weight)
     if agg.fn == "count":
         return pa.array(sizes, pa.int64()).cast(out)
     if values is None:

@@ -20,6 +20,7 @@ from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import Followed, Hops, neighbours
 from omnigraph.read.met import met_keys
+from omnigraph.read.multiset import far_counts, merged, times
 from omnigraph.read.steps import present
 from omnigraph.read.tables import ROW_ID, Rows
 from omnigraph.read.traversal import Traversal
@@ -108,6 +109,18 @@ def _levels(step: Stepper, hops: Hops, sources: Indices, low: int, high: int) ->
     )
 
 
+_FEW = 2048  # below it sorting is quicker than a pass over a bitmap of all nodes
+
+
+def _once(nodes: Indices, size: int) -> Indices:
+    """Each node once, ascending."""
+    if len(nodes) < min(_FEW, size // 16):
+        return np.unique(nodes) if len(nodes) > 1 else nodes
+    seen = np.zeros(size, dtype=bool)
+    seen[nodes] = True
+    return np.flatnonzero(seen)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ExpandStep:
     """Follow edges from `source` to `target`; see `ir.Expand`.
@@ -116,6 +129,8 @@ class ExpandStep:
         walk: which edges, from where to where.
         where, edge_where: predicates on target and edge variable, compiled.
         set_only: only which far ends there are matters, not from where: all rows are walked as one set.
+        counts: nobody reads the far end: each row is counted as often as it has one.
+        merges: only the far ends and how often each is reached matter: rows that reach the same one become one.
     """
 
     source: str
@@ -128,6 +143,8 @@ class ExpandStep:
     text: str
     estimate: float
     set_only: bool = False
+    counts: bool = False
+    merges: bool = False
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
         frame = present(frame, self.source, *((self.target,) if self.bound else ()))
@@ -150,11 +167,33 @@ class ExpandStep:
             return self._bind(frame, hops, hops.follow(at), to)
         if to is not None:
             return frame.take(self._joined(hops, at, to))
+        if self.counts:
+            return self._counted(frame, hops, at)
         if self.set_only:
             return self._as_set(hops, at)
+        if self.merges and hops.plain is not None:
+            return self._merged(frame, hops, hops.plain, at)
         owner, node = reach(hops, at, self.walk.low, self.walk.high)
         none: Longs = np.zeros(0, dtype=np.int64)
         return self._bind(frame, hops, Followed(owner, node.astype(np.int64, copy=False), none, none), None)
+
+    def _merged(self, frame: Frame, hops: Hops, links: Links, at: Indices) -> Frame:
+        node, weight = merged(links.distinct, at, frame.weight)
+        out = Frame(len(node), {self.target: Binding(hops.far, node)}, weight)
+        if self.where is None:
+            return out
+        return out.take(rows_where(hops.ctx, hops.far, self.target, self.where, node))
+
+    def _counted(self, frame: Frame, hops: Hops, at: Indices) -> Frame:
+        if hops.plain is not None:
+            many = far_counts(hops, hops.plain.distinct, at, self.target, self.where)
+        else:
+            owner, node = reach(hops, at, 1, 1)
+            if self.where is not None:
+                owner = owner[rows_where(hops.ctx, hops.far, self.target, self.where, node)]
+            many = np.bincount(owner, minlength=len(at))
+        out = Frame(frame.length, frame.bound, times(frame.weight, many))
+        return out if many.all() else out.take(many > 0)
 
     def _joined(self, hops: Hops, source: Indices, target: Indices) -> Bools:
         """Which (source, target) pairs are within the hops."""
@@ -171,12 +210,8 @@ class ExpandStep:
 
     def _as_set(self, hops: Hops, at: Indices) -> Frame:
         if hops.plain is not None:
-            seen = np.zeros(hops.plain.near, dtype=bool)
-            seen[at] = True
-            _, slot = neighbours(hops.plain, np.flatnonzero(seen))
-            far = np.zeros(hops.plain.far, dtype=bool)
-            far[hops.plain.neighbour[slot]] = True
-            node = np.flatnonzero(far)
+            _, slot = neighbours(hops.plain, _once(at, hops.plain.near))
+            node = _once(hops.plain.neighbour[slot], hops.plain.far).astype(np.int64, copy=False)
         else:
             node = np.unique(hops.step(np.unique(at))[1])
         if self.where is not None:
@@ -226,6 +261,7 @@ class ExpandStep:
 
     def describe(self, ctx: Context) -> str:
         shape = "semi-join" if self.bound else "one set" if self.set_only else "breadth first"
+        shape = "counted" if self.counts else "counted at the far end" if self.merges else shape
         mode = ctx.settings.traversal_mode or (
             "csr" if self.walk.built(ctx) else self.walk.cheaper(ctx, 1, count=False)
         )

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.adjacency import AdjacencyCache
-from omnigraph.read.compute import Array
+from omnigraph.read.compute import Array, taken
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import Readable, Rows, TableCache
@@ -34,8 +34,11 @@ class Binding:
     nullable: bool = False
 
     def column(self, name: str) -> Array:
-        """The property in each frame row, taken late."""
-        return self.rows.column(name).take(pa.array(self.at, mask=self.at < 0 if self.nullable else None))
+        """The property in each frame row, taken late; of a single row it is a view."""
+        column = self.rows.column(name)
+        if self.nullable:
+            return taken(column, pa.array(self.at, mask=self.at < 0))
+        return column.slice(int(self.at[0]), 1) if len(self.at) == 1 else taken(column, pa.array(self.at))
 
     def take(self, rows: Indices | npt.NDArray[np.bool_]) -> Binding:
         return Binding(self.rows, self.at[rows], self.nullable)
@@ -43,25 +46,30 @@ class Binding:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Frame:
-    """`length` rows over the bindings. No binding and one row is where every query begins."""
+    """`length` rows over the bindings. No binding and one row is where every query begins.
+
+    Args:
+        weight: how often each row stands, where that isn't once; see `multiset`.
+    """
 
     length: int
     bound: Mapping[str, Binding] = field(default_factory=dict)
+    weight: npt.NDArray[np.int64] | None = None
 
     def take(self, rows: Indices | npt.NDArray[np.bool_]) -> Frame:
         """The given rows (indices or a mask), in that order."""
         bound = {v: b.take(rows) for v, b in self.bound.items()}
         length = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
-        return Frame(length, bound)
+        return Frame(length, bound, None if self.weight is None else self.weight[rows])
 
     def bind(self, var: str, binding: Binding) -> Frame:
-        return Frame(self.length, {**self.bound, var: binding})
+        return Frame(self.length, {**self.bound, var: binding}, self.weight)
 
     def keep(self, names: frozenset[str]) -> Frame:
         """Without the variables nobody asks for any more."""
         if all(v in names for v in self.bound):
             return self
-        return Frame(self.length, {v: b for v, b in self.bound.items() if v in names})
+        return Frame(self.length, {v: b for v, b in self.bound.items() if v in names}, self.weight)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -136,8 +136,8 @@ def selectivity(conditions: Iterable[Expr]) -> float:
     return share
 
 
-def pinned_id(catalog: Catalog, node: str, conditions: list[Expr]) -> Expr | None:
-    """The expression that gives the id, where an equality pins it: on `id`, or on a single-property key of text."""
+def pinned_id(catalog: Catalog, node: str, conditions: list[Expr]) -> tuple[Call, Lit | Param] | None:
+    """(the equality that pins the id, what gives it), on `id` or on a key of one property; None without one."""
     kind = catalog.nodes[node]
     names = {"id"}
     if len(kind.key) == 1 and kind.properties[kind.key[0]].type.base in ("String", "Enum", "I32", "I64", "U32", "U64"):
@@ -150,5 +150,5 @@ def pinned_id(catalog: Catalog, node: str, conditions: list[Expr]) -> Expr | Non
                 # An integer key's id is its decimals; a float would render otherwise.
                 if value.type.base in ("F32", "F64", "Null"):
                     continue
-                return value
+                return c, value
     return None

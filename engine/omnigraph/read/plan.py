@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import (
+    Agg,
     Aggregate,
     AntiJoin,
+    Call,
     CompiledQuery,
     Distinct,
     Expand,
@@ -35,7 +37,7 @@ from omnigraph.read.near_scan import through_vector_index
 from omnigraph.read.optional import OptionalStep
 from omnigraph.read.pattern import types_of
 from omnigraph.read.planner import Planner
-from omnigraph.read.project import Output, make_output
+from omnigraph.read.project import Output, counts_rows, make_output
 from omnigraph.read.scan import ScanStep
 from omnigraph.read.shortest import ShortestStep
 from omnigraph.read.steps import FilterStep, KeepStep, Step
@@ -102,12 +104,13 @@ def make_plan(compiled: CompiledQuery, catalog: Catalog, snapshot: Readable) -> 
     results = _result_expressions(compiled.operators)
     planner = Planner(catalog, snapshot, _needs(compiled, final, catalog))
     steps = planner.level(match_ops, set(), {})
-    read = {v for expr in results for v in variables(expr)}
+    read = {v for expr in results for v in _read_by(expr)}
     if order is not None and isinstance(final, Project):
         read |= set(order.ties)
     compiler = planner.compiler(types_of(match_ops, catalog, {}))
     output = make_output(catalog, compiler, final, order, limit, compiled.columns, distinct=distinct)
-    lean = tuple(_lean(steps, read, set_only=_duplicates_vanish(final)))
+    vanish = _duplicates_vanish(final)
+    lean = tuple(_lean(steps, read, set_only=vanish, counted=vanish or _rows_are_counted(final)))
     return Plan(through_vector_index(lean, final, order, limit), output)
 
 
@@ -115,6 +118,21 @@ def _duplicates_vanish(final: Project | Aggregate) -> bool:
     """Whether the result is the same however often a row stands in the frame."""
     aggregates = [a for _, e in final.columns for a in aggregates_in(e)]
     return isinstance(final, Aggregate) and all(a.distinct or a.fn in ("min", "max") for a in aggregates)
+
+
+def _rows_are_counted(final: Project | Aggregate) -> bool:
+    """Whether the result needs no more than how often each row stands in the frame."""
+    aggregates = [a for _, e in final.columns for a in aggregates_in(e)]
+    return isinstance(final, Aggregate) and all(a.distinct or a.fn in ("count", "min", "max") for a in aggregates)
+
+
+def _read_by(expr: Expr) -> set[str]:
+    """The variables whose rows a result expression reads; counting rows reads none."""
+    if isinstance(expr, Agg) and counts_rows(expr):
+        return set()
+    if isinstance(expr, Call):
+        return {v for arg in expr.args for v in _read_by(arg)}
+    return set(variables(expr))
 
 
 def _reads_of(step: Step) -> set[str]:
@@ -128,8 +146,8 @@ def _reads_of(step: Step) -> set[str]:
     return set()
 
 
-def _lean(steps: list[Step], last: set[str], *, set_only: bool) -> list[Step]:
-    """Drop variables after their last use, and walk as a set where only the far ends matter from there on."""
+def _lean(steps: list[Step], last: set[str], *, set_only: bool, counted: bool) -> list[Step]:
+    """Drop variables after their last use; walk as a set, or count, where no more matters from there on."""
     out: list[Step] = []
     live = set(last)
     after: list[set[str]] = []
@@ -137,15 +155,11 @@ def _lean(steps: list[Step], last: set[str], *, set_only: bool) -> list[Step]:
         after.append(set(live))
         live |= _reads_of(step)
     for step, alive in zip(steps, reversed(after), strict=True):
-        if (
-            set_only
-            and isinstance(step, ExpandStep)
-            and step.walk.single
-            and not step.bound
-            and step.edge_var is None
-            and alive <= {step.target}
-        ):
-            step = replace(step, set_only=True)
+        if counted and isinstance(step, ExpandStep) and step.walk.single and not step.bound and step.edge_var is None:
+            if step.target not in alive:
+                step = replace(step, counts=True)
+            elif alive == {step.target}:
+                step = replace(step, set_only=True) if set_only else replace(step, merges=True)
         out.append(step)
         if isinstance(step, (ExpandStep, ScanStep, OptionalStep, ShortestStep)):
             out.append(KeepStep(frozenset(alive | {ROW})))

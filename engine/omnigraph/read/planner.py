@@ -184,15 +184,19 @@ class Planner:
 
     def _scan(self, var: str, node: str, level: _Level) -> ScanStep:
         conditions = level.pattern.where.get(var, [])
-        key = pinned_id(self.catalog, node, conditions)
+        pinned = pinned_id(self.catalog, node, conditions)
         where = conjunction(conditions)
+        rest = conjunction([c for c in conditions if pinned is None or c is not pinned[0]])
+        columns = self._columns(var, table_key("node", node))
         return ScanStep(
             var=var,
             table_key=table_key("node", node),
             where=where,
             test=None if where is None else compile_expr(where),
-            key=None if key is None else compile_expr(key),
-            columns=self._columns(var, table_key("node", node)),
+            key=None if pinned is None else pinned[1],
+            rest=None if rest is None else compile_expr(rest),
+            columns=columns,
+            needed=tuple(sorted({*columns, "id"})),
             text=f"${var}: {node}" + (f" where {show(where)}" if where is not None else ""),
             estimate=_estimated(self, var, node, conditions),
         )

@@ -24,7 +24,7 @@ from omnigraph.read.shortest import PATH
 from omnigraph.read.tables import sort_codes
 from omnigraph.read.types import arrow_of, column_type, entity_properties, entity_type
 from omnigraph.read.walk import aggregates_in
-from omnigraph.schema.catalog import Catalog
+from omnigraph.schema.catalog import Catalog, NodeType
 
 __all__ = ["Output", "make_output"]
 
@@ -127,13 +127,20 @@ class Output:
     def _aggregate(self, ctx: Context, frame: Frame, keys: tuple[_Item, ...], skip: int, stop: int | None) -> pa.Table:
         env = FrameEnv(ctx, frame)
         computed = {key.name: as_array(key.evaluate(env), frame.length) for key in keys if _is_computed(key, frame)}
-        codes = [codes_of(computed[k.name]) if k.name in computed else _key_codes(k, env, frame) for k in keys]
+        whose = {key.name: _identified(ctx, key, frame) for key in keys}
+        known = {var for var in whose.values() if var is not None}
+        codes = [_places(frame.bound[var]) for var in sorted(known)]
+        for key in keys:
+            if key.name in computed:
+                codes.append(codes_of(computed[key.name]))
+            elif not (isinstance(key.expr, Prop) and key.expr.var in known) and whose[key.name] is None:
+                codes.append(_key_codes(key, env, frame))
         groups, row_of = group(codes, frame.length)
         count = len(row_of) if keys else 1
         values: dict[str, Any] = {}
         for agg, name, evaluate in self.aggregates:
             argument, distinct = _argument(agg, evaluate, env, frame)
-            values[name] = aggregate(agg, argument, groups, count, distinct, arrow_of(agg.type))
+            values[name] = aggregate(agg, argument, groups, count, distinct, arrow_of(agg.type), frame.weight)
         heads = FrameEnv(ctx, frame.take(row_of) if keys else Frame(0))
         for key in keys:
             kept = computed.get(key.name)
@@ -151,14 +158,24 @@ class Output:
             _, chosen = group([codes_of(_flat(column)) for column in out.values()], count)
         if self.order and len(chosen):
             ties = [values[key.name] for key in keys]
-            chosen = chosen[self._sorted_groups(ctx, out, ties, chosen)]
+            chosen = chosen[self._sorted_groups(ctx, out, ties, chosen, stop)]
         chosen = chosen[skip:stop]
         if len(chosen) < count or self.order:
             at = pa.array(chosen)
             return self._table([out[item.name].take(at) for item in self.items])
         return self._table([out[item.name] for item in self.items])
 
-    def _sorted_groups(self, ctx: Context, out: Mapping[str, Array], ties: list[Array], chosen: Longs) -> Longs:
+    def _sorted_groups(
+        self, ctx: Context, out: Mapping[str, Array], ties: list[Array], chosen: Longs, stop: int | None
+    ) -> Longs:
+        if stop is not None and stop * 4 < len(chosen) and not any(k.ranking is not None for k in self.order):
+            # The first key alone leaves few that may be among the first.
+            whole = not self.distinct  # all groups, in order
+            env = ColumnEnv(ctx, {n: _flat(c if whole else c.take(pa.array(chosen))) for n, c in out.items()})
+            first = self.order[0]
+            few = first_rows(sort_key(as_array(first.evaluate(env), len(chosen)), descending=first.descending), stop)
+            if len(few) < len(chosen):
+                return few[self._sorted_groups(ctx, out, ties, chosen[few], None)]
         at = pa.array(chosen)
         columns = ColumnEnv(ctx, {name: _flat(column.take(at)) for name, column in out.items()})
         values = [as_array(k.evaluate(columns), len(chosen)) for k in self.order]
@@ -240,8 +257,38 @@ def _key_codes(key: _Item, env: FrameEnv, frame: Frame) -> tuple[Longs, int]:
     return codes_of(as_array(key.evaluate(env), frame.length))
 
 
+def counts_rows(agg: Agg) -> bool:
+    """Whether an aggregate counts rows, whatever stands in them."""
+    rows = agg.arg is None or (isinstance(agg.arg, Var) and not agg.arg.type.nullable)
+    return agg.fn == "count" and not agg.distinct and rows
+
+
+def _identified(ctx: Context, key: _Item, frame: Frame) -> str | None:
+    """The variable whose every property a key determines: the key is the variable, its id or its type's @key."""
+    expr = key.expr
+    var = expr.name if isinstance(expr, Var) else expr.var if isinstance(expr, Prop) else None
+    bound = frame.bound.get(var) if var is not None else None
+    if var is None or bound is None or bound.nullable or not bound.rows.whole or bound.rows.id_map().repeated:
+        return None
+    if isinstance(expr, Prop) and expr.name != "id":
+        kind = ctx.catalog.by_table_key[bound.rows.table_key]
+        if not isinstance(kind, NodeType) or kind.key != (expr.name,):
+            return None
+    return var
+
+
+def _places(bound: Binding) -> tuple[Longs, int]:
+    return bound.at.astype(np.int64), bound.rows.rows
+
+
 def _argument(agg: Agg, evaluate: Evaluate | None, env: FrameEnv, frame: Frame) -> tuple[Array | None, Longs | None]:
     """(what is aggregated in each row; None counts rows; a number equal for equal values where `distinct` asks)."""
+    if counts_rows(agg):
+        return None, None
+    if isinstance(agg.arg, Prop) and agg.arg.name == "id" and agg.fn == "count" and agg.distinct:
+        of = frame.bound.get(agg.arg.var)
+        if of is not None and not of.nullable and of.rows.whole and not of.rows.id_map().repeated:
+            return None, of.at.astype(np.int64)
     if isinstance(agg.arg, Var) and frame.length:
         bound = frame.bound[agg.arg.name]
         return (bound.column("id") if bound.nullable else None), bound.at.astype(np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 
 from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
 from omnigraph.read.datum import Evaluate
-from omnigraph.read.env import ColumnEnv, rows_where
+from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import REFRESHED
 from omnigraph.read.tables import TableData
@@ -79,23 +79,25 @@ class ScanStep:
 
     Args:
         where: all conditions as an expression; `test` is the same compiled.
-        key: an expression whose value is the id, where the conditions pin it; compiled, and as text.
-        columns: properties the query reads of the variable.
+        key: what gives the id, where an equality pins it; `rest` are the other conditions, compiled.
+        columns: properties the query reads of the variable; `needed` has `id` too.
     """
 
     var: str
     table_key: str
     where: Expr | None
     test: Evaluate | None
-    key: Evaluate | None
+    key: Lit | Param | None
+    rest: Evaluate | None
     columns: tuple[str, ...]
+    needed: tuple[str, ...]
     text: str
     estimate: float
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
         binding = self._find(ctx)
         found = len(binding.at)
-        if not frame.bound and frame.length == 1:
+        if not frame.bound and frame.length == 1 and frame.weight is None:
             return Frame(found, {self.var: binding})
         ctx.check_rows(frame.length * found, f"combining {self.text} with what is bound")
         left = np.repeat(np.arange(frame.length), found)
@@ -107,21 +109,23 @@ class ScanStep:
             pushed = self._pushed(ctx)
             if pushed is not None:
                 rows = ctx.partial(self.table_key)
-                at, _ = rows.read(self._needed(), pushed)
+                at, _ = rows.read(self.needed, pushed)
                 if self.test is not None:
                     at = at[rows_where(ctx, rows, self.var, self.test, at)]
                 return Binding(rows, at)
-        table.load(ctx.snapshot, self._needed())
+        table.load(ctx.snapshot, self.needed)
         if self.key is None:
             return Binding(table, self._matching(ctx, table))
-        value = self.key(ColumnEnv(ctx, {})).as_py()
-        at = table.id_map().all_positions(str(value)) if value is not None else np.zeros(0, dtype=np.int64)
-        if self.test is not None and len(at):
-            at = at[rows_where(ctx, table, self.var, self.test, at)]
+        value = self._id(ctx)
+        at = table.id_map().all_positions(value) if value is not None else np.zeros(0, dtype=np.int64)
+        test = self.rest if len(at) == 1 else self.test
+        if test is not None and len(at):
+            at = at[rows_where(ctx, table, self.var, test, at)]
         return Binding(table, at)
 
-    def _needed(self) -> list[str]:
-        return sorted({*self.columns, "id"})
+    def _id(self, ctx: Context) -> str | None:
+        value = ctx.params.get(self.key.name) if isinstance(self.key, Param) else self.key and self.key.value
+        return None if value is None else str(value)
 
     def _matching(self, ctx: Context, rows: TableData) -> Indices:
         if self.test is None:
@@ -130,17 +134,16 @@ class ScanStep:
 
     def _alone(self, ctx: Context, table: TableData, *, count: bool) -> bool:
         """Whether to read the few rows alone instead of caching columns of the whole table."""
-        if table.rows <= ctx.settings.small_table_rows or table.has(self._needed()):
+        if table.rows <= ctx.settings.small_table_rows or table.has(self.needed):
             return False
         if self.estimate * 20 > table.rows:
             return False
-        whole = table.rows * (_CELL * len(self._needed()) + _ID) * (REFRESHED if table.refreshes else 1)
+        whole = table.rows * (_CELL * len(self.needed) + _ID) * (REFRESHED if table.refreshes else 1)
         return ctx.tables.rather_alone(("rows", ctx.snapshot.fingerprint(self.table_key)), _SCAN, whole, count=count)
 
     def _pushed(self, ctx: Context) -> str | None:
         if self.key is not None:
-            value = self.key(ColumnEnv(ctx, {})).as_py()
-            text = _literal(None if value is None else str(value))
+            text = _literal(self._id(ctx))
             if text is not None:
                 return f"`id` = {text}"
         return pushed_filter(self.where, ctx.params)
@@ -153,5 +156,5 @@ class ScanStep:
             how = "by key"
         else:
             how = "filter" if self.where is not None else "all"
-        cached = "cached" if table.has(self._needed()) else "not cached"
-        return f"scan    {self.text}  {how}, {cached}, columns {', '.join(self._needed())}  ~{self.estimate:.0f} rows"
+        cached = "cached" if table.has(self.needed) else "not cached"
+        return f"scan    {self.text}  {how}, {cached}, columns {', '.join(self.needed)}  ~{self.estimate:.0f} rows"

@@ -33,6 +33,7 @@ def inside(ctx: Context, frame: Frame, inner: tuple[Step, ...], outer: tuple[str
     elif len(outer) == 1:
         _, rows, back = np.unique(frame.bound[outer[0]].at, return_index=True, return_inverse=True)
     found = frame.keep(frozenset(outer)).take(rows)
+    found = Frame(found.length, found.bound)  # how often an outer row stands is no matter of the block's
     found = found.bind(ROW, Binding(Rows("", len(rows), {}), np.arange(len(rows))))
     for step in inner:
         ctx.check()

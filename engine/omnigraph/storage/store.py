@@ -24,6 +24,9 @@ __all__ = ["HANDLES_KEPT", "Store", "create_dataset"]
 HANDLES_KEPT = 256
 """Pinned table handles kept open per root."""
 
+_AT_ONCE_NS = 1_000_000_000
+"""How soon after a version its folder may change without anything else having happened."""
+
 
 class Store:
     """A root opened: file access, a Lance session, pinned handles. Thread-safe.
@@ -40,6 +43,7 @@ class Store:
         self._pinned: OrderedDict[tuple[Any, ...], lance.LanceDataset] = OrderedDict()
         self._lock = threading.Lock()
         self._moved: Moved | None = None
+        self._listed: dict[str, tuple[int, int]] = {}  # folder of versions → the newest, the folder's change then
 
     def path(self, location: str, branch: str | None = None) -> str:
         """A dataset's URI. A branch is opened at its own tree: a handle from checkout_version would write to main."""
@@ -69,13 +73,31 @@ class Store:
     def stands(self, location: str, branch: str | None, version: int) -> bool:
         """Whether this version is known to be a lineage's newest; False: it isn't, or one look can't tell (stores).
 
-        Versions of a lineage have no gap, so the newest is the one whose successor has no file: a look at two names,
-        where a listing takes longer the more versions there are.
+        Versions are made without a gap, so the newest is the one whose successor has no file: a look at a few names,
+        where a listing takes longer the more versions there are. Only cleanup makes gaps: it may take the successor
+        away and leave this version, which a branch or a tag holds. Then the folder has changed since this version came,
+        and a listing tells, once for each such change.
         """
         if not isinstance(self.files, LocalFiles):
             return False
         versions = os.path.join(self.path(location, branch), "_versions")
-        return _has(versions, version) and not _has(versions, version + 1)
+        try:
+            changed = os.stat(versions).st_mtime_ns  # before all other looks
+            came = os.stat(_manifest(versions, version)).st_mtime_ns
+        except OSError:
+            return False
+        if os.path.exists(_manifest(versions, version + 1)):
+            return False
+        if changed - came < _AT_ONCE_NS or self._listed.get(versions) == (version, changed):
+            return True
+        names = [name for name in os.listdir(versions) if name.endswith(".manifest")]
+        if min(names) != os.path.basename(_manifest(versions, version)):
+            return False
+        with self._lock:
+            if len(self._listed) >= HANDLES_KEPT:
+                self._listed.clear()
+            self._listed[versions] = (version, changed)
+        return True
 
     def pinned(self, ref: TableRef) -> lance.LanceDataset:
         """A handle at the version a snapshot sees; shared, for reading only.
@@ -140,8 +162,8 @@ class Store:
         )
 
 
-def _has(versions: str, version: int) -> bool:
-    return os.path.exists(os.path.join(versions, f"{2**64 - 1 - version:020}.manifest"))
+def _manifest(versions: str, version: int) -> str:
+    return f"{versions}/{2**64 - 1 - version:020}.manifest"
 
 
 def _removed(ref: TableRef) -> NotFound:
