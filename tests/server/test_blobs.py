@@ -36,6 +36,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
         add = "query add($n: String, $b: Blob?) { insert Item { name: $n, photo: $b } }"
         graph.mutate(add, {"n": name, "b": data})
     graph.mutate('query q() { insert PartOf { from: "bike", to: "none", plan: "base64:cGxhbg==" } }')
+    graph.close()
     return folder
 
 

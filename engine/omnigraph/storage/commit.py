@@ -52,7 +52,7 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
         heal(engine, branch)
         state = engine.manifest.current(branch)
         name = operation_id or str(ULID())
-        if operation_id:
+        if operation_id and not staging.fresh:
             done = engine.history.find_operation(branch, operation_id, state.head)
             if done is not None:
                 engine.history.fill_gap(state.head, branch)

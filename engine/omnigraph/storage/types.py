@@ -74,6 +74,7 @@ class Staging:
         changes: at most one per table.
         reads: table keys whose rows the validation relied on (endpoints, uniqueness); pinned by the publisher.
         operation_id: ULID of the write; the same id submitted again changes nothing.
+        fresh: the operation id was made for this write, so no earlier one is looked for.
         actor: who asked, or None.
         expect_head: the branch's head commit id the caller saw, or None for any.
         merged_parent: the head of the branch that is merged; then `changes` may be empty.
@@ -87,6 +88,7 @@ class Staging:
     actor: str | None = None
     expect_head: str | None = None
     merged_parent: str | None = None
+    fresh: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -222,7 +222,10 @@ def _one_commit(run: _Run, table_key: str, ids: Array, embedder: Embedder) -> Co
         changes = staging.changes([entity])
         try:
             if changes:
-                write = Staging(run.branch, WriterKind.MUTATION, changes, operation_id=str(ULID()), actor=run.actor)
+                name = str(ULID())
+                write = Staging(
+                    run.branch, WriterKind.MUTATION, changes, operation_id=name, fresh=True, actor=run.actor
+                )
                 run.commits.append(run.repository.commit(write, snapshot))
         except Conflict as error:
             if not error.retryable or attempt == _TRIES:

@@ -30,6 +30,7 @@ class Committed:
     def __init__(self, snapshot: Snapshot, replaced: frozenset[str] = frozenset()) -> None:
         self.snapshot = snapshot
         self._replaced = replaced
+        self._last: tuple[str, Array, pa.Table] | None = None
 
     def _empty(self, table_key: str) -> bool:
         ref = self.snapshot.tables.get(table_key)
@@ -73,8 +74,13 @@ class Committed:
         return self.matching(table_key, "id", ids, ["id"]).column("id")
 
     def rows(self, table_key: str, ids: Column) -> pa.Table:
-        """The whole rows of these ids, Blobs as tickets."""
-        return self.matching(table_key, "id", ids)
+        """The whole rows of these ids, Blobs as tickets; those asked for last are kept, as a write asks twice."""
+        wanted = one_chunk(ids)
+        if self._last is not None and self._last[0] == table_key and self._last[1].equals(wanted):
+            return self._last[2]
+        found = self.matching(table_key, "id", wanted)
+        self._last = (table_key, wanted, found) if len(wanted) <= LOOKUP_LIMIT else None
+        return found
 
     def with_values(self, table_key: str, parts: Sequence[str], rows: Rows) -> pa.Table | None:
         """Other rows that could collide in a `@unique`: equal in its first part, with ids not among the rows'."""

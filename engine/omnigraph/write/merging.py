@@ -145,6 +145,7 @@ def merge(
             changes=tuple(_change(work, item) for item in taken),
             reads=_reads(ours.catalog, taken),
             operation_id=operation_id or str(ULID()),
+            fresh=operation_id is None,
             actor=actor,
             expect_head=expect_head,
             merged_parent=theirs.head.id,

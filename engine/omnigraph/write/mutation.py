@@ -95,7 +95,7 @@ def mutate(
     snapshot = repository.snapshot(branch)
     with BlobSpool() as blobs:
         run = _Run(snapshot.catalog, MutationStaging(snapshot, blobs), dict(params), datetime.now(UTC), operation)
-        return _carried_out(repository, compiled, run, actor, operation, expect_head, embed)
+        return _carried_out(repository, compiled, run, actor, operation_id, expect_head, embed)
 
 
 def _carried_out(
@@ -103,7 +103,7 @@ def _carried_out(
     compiled: CompiledQuery,
     run: _Run,
     actor: str | None,
-    operation: str,
+    operation_id: str | None,
     expect_head: str | None,
     embed: EmbedWhen | None,
 ) -> MutationResult:
@@ -125,7 +125,8 @@ def _carried_out(
         kind=WriterKind.MUTATION,
         changes=changes,
         reads=frozenset(run.reads),
-        operation_id=operation,
+        operation_id=run.operation_id,
+        fresh=operation_id is None,
         actor=actor,
         expect_head=expect_head,
     )

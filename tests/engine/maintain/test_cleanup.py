@@ -67,6 +67,7 @@ def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph.optimize()
     for i in range(4):
         put(graph, f"b{i}")
+    graph.close()
     return path
 
 

@@ -41,6 +41,7 @@ def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for k in range(3):
         graph.load(rows(f"b{k}"))
     graph.mutate('query q() { delete P where slug = "a0-3" }')
+    graph.close()
     return path
 
 

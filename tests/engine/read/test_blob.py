@@ -28,6 +28,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, size in SIZES.items():
         graph.mutate(ADD, {"n": name, "b": data(size)})
     graph.load('{"edge": "E", "from": "inline", "to": "packed", "data": {"id": "it\'s", "b": "base64:AAEC"}}')
+    graph.close()
     return folder
 
 

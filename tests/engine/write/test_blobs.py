@@ -65,6 +65,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("template") / "g"
     graph = omnigraph.init(folder, schema=SCHEMA)
     graph.load("\n".join(record(n, age=1, photo=text(data(s)), seal=text(b"seal")) for n, s in SIZES.items()))
+    graph.close()
     return folder
 
 

@@ -135,6 +135,7 @@ def seed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph = omnigraph.init(path, schema=SCHEMA)
     graph.load("".join(json.dumps({"type": "N", "data": {"k": k, "v": 0}}) + "\n" for k in "ab"))
     graph.branches.create("dev")
+    graph.close()
     return path
 
 
@@ -168,6 +169,7 @@ def test_whole_histories(seed: Path, ours: list[Any], theirs: list[Any]) -> None
         act(graph, "main", ours)
         act(graph, "dev", theirs)
         base = contents(graph, "main")
+        graph.close()
         shutil.copytree(f"{folder}/one", f"{folder}/two")
         other = omnigraph.open(f"{folder}/two")
         try:
