@@ -31,6 +31,7 @@ def main(commits: int) -> None:
         load = TableChange("node:P", appends=rows([f"p{i}" for i in range(1000)], 0))
         repository.commit(Staging("main", WriterKind.LOAD, (load,)), repository.snapshot())
         repository.build_indices("main", {"node:P": [("id", "BTREE")]})
+        repository.close()
         times: list[float] = []
         seen: Counter[str] = Counter()
         sent = 0
@@ -41,6 +42,7 @@ def main(commits: int) -> None:
             change = TableChange("node:P", upserts=rows([f"p{i}"], i))
             repository.commit(Staging("main", WriterKind.MUTATION, (change,)), base)
             times.append((time.perf_counter() - began) * 1000)
+            repository.close()
             seen += s3.seen
             sent += s3.sent
         kinds = ", ".join(f"{count / commits:.1f} {kind}" for kind, count in seen.most_common())
