@@ -60,26 +60,36 @@ def blob_of(value: Any) -> bytes | memoryview:
     """
     if isinstance(value, (bytes, bytearray, memoryview)):
         data: bytes | memoryview = memoryview(value).cast("B")
-    elif not isinstance(value, str):
-        raise ValueError("is neither bytes nor a text")
-    elif not value.startswith(PREFIX):
-        raise ValueError(
-            f"isn't written as {PREFIX}…; files and addresses aren't read, so give the bytes themselves in base64"
-        )
+    elif isinstance(value, str):
+        return _decoded(memoryview(value.encode()))
     else:
-        if (len(value) - len(PREFIX)) // 4 * 3 - 2 > blob_max_bytes():
-            raise ValueError(_too_large((len(value) - len(PREFIX)) // 4 * 3))
-        try:
-            data = binascii.a2b_base64(value[len(PREFIX) :], strict_mode=True)
-        except ValueError as error:  # binascii.Error is one; so is a text that isn't ASCII
-            raise ValueError(f"is no base64 ({str(error).lower()}): standard alphabet, padded, on one line") from None
+        raise ValueError("is neither bytes nor a text")
     if len(data) > blob_max_bytes():
-        raise ValueError(_too_large(len(data)))
+        raise ValueError(_too_large(f"{len(data):,}"))
     return data
 
 
-def _too_large(size: int) -> str:
-    return f"has {size:,} bytes, and a Blob at most {blob_max_bytes():,} (OMNIGRAPH_BLOB_MAX_BYTES)"
+def _decoded(text: memoryview) -> bytes:
+    """The bytes of a text, which comes as UTF-8 and isn't copied: it may be large."""
+    if bytes(text[: len(PREFIX)]) != PREFIX.encode():
+        raise ValueError(
+            f"isn't written as {PREFIX}…; files and addresses aren't read, so give the bytes themselves in base64"
+        )
+    encoded = text[len(PREFIX) :]
+    least = len(encoded) // 4 * 3 - 2
+    if least > blob_max_bytes():
+        raise ValueError(_too_large(f"at least {least:,}"))
+    try:
+        data = binascii.a2b_base64(encoded, strict_mode=True)
+    except ValueError as error:
+        raise ValueError(f"is no base64 ({str(error).lower()}): standard alphabet, padded, on one line") from None
+    if len(data) > blob_max_bytes():
+        raise ValueError(_too_large(f"{len(data):,}"))
+    return data
+
+
+def _too_large(size: str) -> str:
+    return f"has {size} bytes, and a Blob at most {blob_max_bytes():,} (OMNIGRAPH_BLOB_MAX_BYTES)"
 
 
 def blob_problem(value: Any) -> str:
@@ -173,7 +183,8 @@ class BlobSpool:
             tickets.append(None)
             if value.is_valid:
                 try:
-                    tickets[-1] = self.put(blob_of(value.as_py() if text else memoryview(value.as_buffer())))
+                    held = memoryview(value.as_buffer())
+                    tickets[-1] = self.put(_decoded(held) if text else blob_of(held))
                 except ValueError:
                     bad[at] = True
         return Cast(pa.array(tickets, TICKET), pa.array(bad) if bad.any() else None)
