@@ -8,6 +8,7 @@ What the command and the server do goes through here, with the same words as in 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -358,6 +359,8 @@ class Graph:
         name: str | None = None,
         branch: str = "main",
         at: At = None,
+        timeout_seconds: float | None = None,
+        cancelled: Callable[[], bool] | None = None,
     ) -> QueryResult:
         """Run a read query over one snapshot.
 
@@ -367,15 +370,20 @@ class Graph:
             name: which query of the text; needed where it has several.
             branch: the branch to read.
             at: the moment to read it at.
+            timeout_seconds: after which the query is given up; none by default.
+            cancelled: asked between blocks of work, from this thread; True gives the query up.
 
         Raises:
             LanguageError: the query was refused.
-            BadRequest: a parameter is missing, unknown or of another type, or the query is a mutation.
+            BadRequest: a parameter is missing, unknown or of another type, or the query is a mutation, too large
+                (`query_too_large`), out of time (`query_timeout`) or cancelled (`query_cancelled`).
             NotFound: no such branch, moment or query.
         """
         snapshot = self._repository.snapshot(branch, at)
         compiled = self._read_query(query, name, snapshot)
-        table = read.execute(compiled, snapshot, bind_params(compiled, params or {}))
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        bound = bind_params(compiled, params or {})
+        table = read.execute(compiled, snapshot, bound, deadline=deadline, cancelled=cancelled)
         return QueryResult(table, compiled.columns, compiled.name, snapshot)
 
     def explain(
@@ -386,11 +394,16 @@ class Graph:
         name: str | None = None,
         branch: str = "main",
         at: At = None,
+        analyze: bool = False,
     ) -> str:
-        """The plan of a read query, as text; arguments as for `query`."""
+        """The plan of a read query, as text; arguments as for `query`.
+
+        Args:
+            analyze: run it too, and say of each step how many rows it gave and how long it took.
+        """
         snapshot = self._repository.snapshot(branch, at)
         compiled = self._read_query(query, name, snapshot)
-        return read.explain(compiled, snapshot, bind_params(compiled, params or {}))
+        return read.explain(compiled, snapshot, bind_params(compiled, params or {}), analyze=analyze)
 
     def snapshot(self, branch: str = "main", at: At = None) -> Snapshot:
         """A pinned state of a branch; `.tables` says which version of which table it sees."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, ParamSpec, TypeVar
@@ -37,8 +39,32 @@ class Service:
         """Run a call on a worker thread: the graph's work never holds up the event loop."""
         return await anyio.to_thread.run_sync(functools.partial(call, *args, **kwargs), limiter=self.limiter)
 
+    async def query(self, call: Callable[[Callable[[], bool]], T], request: Request) -> T:
+        """Like `read`, for what asks now and then whether it is still wanted: where its time is over or its caller has
+        gone, it ends soon, and its thread with it.
+
+        Args:
+            call: is given the question, which is true once nobody waits any more.
+
+        Raises:
+            Unavailable: it took longer than the server allows.
+        """
+        given_up = threading.Event()
+
+        async def watch() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+            given_up.set()
+
+        watching = asyncio.create_task(watch())
+        try:
+            return await self.read(lambda: call(given_up.is_set))
+        finally:
+            given_up.set()
+            watching.cancel()
+
     async def read(self, call: Callable[[], T]) -> T:
-        """Like `work`, for a query: bounded in time. A query that is given up runs to its end on its thread, unheard.
+        """Like `work`, bounded in time. A call that is given up runs to its end on its thread, unheard.
 
         Raises:
             Unavailable: it took longer than the server allows.

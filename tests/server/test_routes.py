@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pyarrow as pa
 import pytest
+import uvicorn
 from fastapi.testclient import TestClient
 
 import omnigraph
+from omnigraph.errors import BadRequest
 from omnigraph_server.app import create_app
 from omnigraph_server.settings import Settings
 
@@ -205,6 +212,48 @@ def test_a_query_is_bounded_in_time(shop: omnigraph.Graph, monkeypatch: pytest.M
         late = client.post("/query", json={"query": COUNT})
     assert late.status_code == 503
     assert late.json()["details"]["code"] == "query_timeout"
+
+
+def until_cancelled(ended: threading.Event) -> Callable[..., Any]:
+    """A query that only its cancellation ends."""
+
+    def query(*args: Any, cancelled: Callable[[], bool], **kwargs: Any) -> Any:
+        while not cancelled():
+            time.sleep(0.01)
+        ended.set()
+        raise BadRequest("the query was cancelled", code="query_cancelled")
+
+    return query
+
+
+def test_the_thread_of_a_query_that_is_given_up_ends(shop: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(shop, "query", until_cancelled(ended))
+    app = create_app(shop, tokens=None, settings=Settings(query_max_seconds=1))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        assert client.post("/query", json={"query": COUNT}).status_code == 503
+        assert ended.wait(5)
+
+
+def test_a_query_whose_caller_has_gone_is_cancelled(shop: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Event()
+    monkeypatch.setattr(shop, "query", until_cancelled(ended))
+    app = create_app(shop, tokens=None, settings=Settings(query_max_seconds=30))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        with pytest.raises(httpx.ReadTimeout):
+            httpx.post(f"http://127.0.0.1:{port}/query", json={"query": COUNT}, timeout=0.5)
+        assert ended.wait(5)
+    finally:
+        server.should_exit = True
+        thread.join()
 
 
 def test_an_unreachable_store_is_not_ready(small: TestClient, shop: omnigraph.Graph) -> None:

@@ -105,17 +105,22 @@ def explain(
     params: Params = None,
     branch: Branch = "main",
     at: At = None,
+    analyze: Annotated[
+        bool, typer.Option("--analyze", help="Run the query too and show each step's rows and time.")
+    ] = False,
 ) -> None:
-    """Show how a read query would run, without running it.
+    """Show how a read query would run.
 
     \b
     Examples:
       omnigraph explain graph.omni queries.gq --name friends --params '{"name": "Ada"}'
+      omnigraph explain graph.omni queries.gq -n friends -p '{"name": "Ada"}' --analyze
     """
     import omnigraph
 
     source, values = query_source(file, inline), parse_params(params)
-    plan = omnigraph.open(graph, read_only=True).explain(source, values, name=name, branch=branch, at=parse_at(at))
+    opened = omnigraph.open(graph, read_only=True)
+    plan = opened.explain(source, values, name=name, branch=branch, at=parse_at(at), analyze=analyze)
     print(plan.rstrip("\n"))
 
 

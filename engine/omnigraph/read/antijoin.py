@@ -35,5 +35,8 @@ class AntiJoinStep:
         matched[inner.bound[ROW].at] = True
         return frame.take(~matched[back])
 
-    def describe(self, ctx: Context) -> str:
-        return indented(f"anti    not, from {', '.join(f'${v}' for v in self.outer)}", self.inner, ctx)
+    def expected(self, rows: float) -> float:
+        return rows / 2
+
+    def describe(self, ctx: Context, rows: float) -> str:
+        return indented(f"anti    not, from {', '.join(f'${v}' for v in self.outer)}", self.inner, ctx, rows)

@@ -44,6 +44,7 @@ class FrameEnv:
     def prop(self, var: str, name: str) -> Datum:
         column = self._taken.get((var, name))
         if column is None:
+            self._ctx.check()
             column = self._taken[var, name] = self._frame.bound[var].column(name)
         return column
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +14,11 @@ from omnigraph.errors import BadRequest
 from omnigraph.query.ir import CompiledQuery
 from omnigraph.read.adjacency import adjacency
 from omnigraph.read.datum import Fault
-from omnigraph.read.frame import Context, Frame
+from omnigraph.read.frame import Context
 from omnigraph.read.plan import plan
 from omnigraph.read.settings import ReadSettings, read_settings
 from omnigraph.read.tables import TABLES
+from omnigraph.read.trace import Trace, counted
 
 if TYPE_CHECKING:
     from omnigraph.storage import Snapshot
@@ -60,7 +63,7 @@ def execute(
         snapshot: what is read; the same from first to last.
         params: from `bind_params`; a missing one is null.
         deadline: `time.monotonic()` after which the query is given up.
-        cancelled: asked between steps; True gives the query up.
+        cancelled: asked between blocks of work; True gives the query up.
         settings: limits and preferences other than the process's.
 
     Returns:
@@ -75,17 +78,30 @@ def execute(
         raise BadRequest(f"query {compiled.name!r} changes the graph: run it as a mutation")
     ctx = _context(snapshot, params, deadline, cancelled, settings)
     made = plan(compiled, ctx.catalog, snapshot)
-    frame = Frame(1)
     try:
-        for step in made.steps:
-            ctx.check()
-            frame = step.run(ctx, frame)
-        return made.output.run(ctx, frame)
+        return made.run(ctx)
     except Fault as fault:
         raise fault.of(compiled.name) from None
 
 
-def explain(compiled: CompiledQuery, snapshot: Snapshot, params: Mapping[str, Any]) -> str:
-    """The plan as text: one line a step, with pushed conditions, the way an edge is followed, and estimated rows."""
+def explain(compiled: CompiledQuery, snapshot: Snapshot, params: Mapping[str, Any], *, analyze: bool = False) -> str:
+    """The plan as text: one line a step, with pushed conditions, the way an edge is followed, and expected rows.
+
+    Args:
+        analyze: run the query too, and add to each step the rows it gave and the time it took.
+
+    Raises:
+        BadRequest: as `execute`, where the query is run.
+    """
     ctx = _context(snapshot, params)
-    return f"query {compiled.name}\n" + plan(compiled, ctx.catalog, snapshot).describe(ctx)
+    made = plan(compiled, ctx.catalog, snapshot)
+    if not analyze:
+        return f"query {compiled.name}\n{made.describe(ctx)}"
+    ctx = replace(ctx, trace=Trace())
+    begin = time.perf_counter()
+    try:
+        rows = made.run(ctx).num_rows
+    except Fault as fault:
+        raise fault.of(compiled.name) from None
+    took = time.perf_counter() - begin
+    return f"query {compiled.name}\n{made.describe(ctx)}\ntotal   {counted(rows)} rows, {took * 1000:.2f} ms"

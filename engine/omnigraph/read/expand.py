@@ -6,9 +6,8 @@ are not expanded again; the start is reached again only through its own self-loo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Evaluate, Longs
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
-from omnigraph.read.hops import Followed, Hops, neighbours
+from omnigraph.read.hops import BLOCK, Followed, Hops, blocks, neighbours
 from omnigraph.read.met import met_keys
 from omnigraph.read.multiset import far_counts, merged, times
 from omnigraph.read.steps import present
@@ -29,9 +28,6 @@ __all__ = ["WAY", "ExpandStep", "reach"]
 
 WAY = "#way"
 """Of an edge over several tables: the number of its table in the order of the table key; `_rowid` is its row there."""
-
-Stepper: TypeAlias = Callable[[Indices], tuple[Longs, Indices]]
-"""Nodes → (index of the node, far node) of every edge at them."""
 
 
 def reach(hops: Hops, sources: Indices, low: int, high: int) -> tuple[Longs, Indices]:
@@ -45,13 +41,12 @@ def reach(hops: Hops, sources: Indices, low: int, high: int) -> tuple[Longs, Ind
             return owner, plain.neighbour[slot]
         owner, node = hops.step(sources)
         return np.divmod(np.unique(owner * hops.size + node), hops.size)
-    step = hops.step if plain is None else _stepper(plain)
     distinct, back = np.unique(sources, return_inverse=True)
     size = max(1, ctx.settings.bitmap_bytes // max(1, hops.size)) if hops.dense else max(1, len(distinct))
     owners, nodes = [], []
     for begin in range(0, len(distinct), size):
         ctx.check()
-        owner, node = _levels(step, hops, distinct[begin : begin + size], low, high)
+        owner, node = _levels(hops, plain, distinct[begin : begin + size], low, high)
         owners.append(owner + begin)
         nodes.append(node)
     owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
@@ -70,15 +65,7 @@ def reach(hops: Hops, sources: Indices, low: int, high: int) -> tuple[Longs, Ind
     return owner, found.neighbour[slot]
 
 
-def _stepper(links: Links) -> Stepper:
-    def step(at: Indices) -> tuple[Longs, Indices]:
-        owner, slot = neighbours(links, at)
-        return owner, links.neighbour[slot]
-
-    return step
-
-
-def _levels(step: Stepper, hops: Hops, sources: Indices, low: int, high: int) -> tuple[Longs, Longs]:
+def _levels(hops: Hops, plain: Links | None, sources: Indices, low: int, high: int) -> tuple[Longs, Longs]:
     """`reach` for distinct sources that fit the scratch memory."""
     n = hops.size
     owner: Longs = np.arange(len(sources))
@@ -90,13 +77,15 @@ def _levels(step: Stepper, hops: Hops, sources: Indices, low: int, high: int) ->
         owners.append(owner)
         nodes.append(node)
     for hop in range(1, high + 1):
-        at, far = step(node)
-        at = owner[at]
-        if hop == 1 == low:
-            loop = np.unique(at[far == sources[at]])
-            owners.append(loop)
-            nodes.append(sources[loop].astype(np.int64))
-        key = met.fresh(at * n + far)
+        keys = []
+        for at, far in _steps(hops, plain, node):
+            at = owner[at]
+            if hop == 1 == low:
+                loop = np.unique(at[far == sources[at]])
+                owners.append(loop)
+                nodes.append(sources[loop].astype(np.int64))
+            keys.append(met.fresh(at * n + far))
+        key = keys[0] if len(keys) == 1 else np.concatenate([np.zeros(0, dtype=np.int64), *keys])
         owner, node = np.divmod(key, n)
         if hop >= low:
             owners.append(owner)
@@ -119,6 +108,21 @@ def _once(nodes: Indices, size: int) -> Indices:
     seen = np.zeros(size, dtype=bool)
     seen[nodes] = True
     return np.flatnonzero(seen)
+
+
+def _steps(hops: Hops, plain: Links | None, node: Indices) -> Iterator[tuple[Longs, Indices]]:
+    """(index of the node, far node) of every edge at the nodes, a block of work at a time."""
+    if plain is None:
+        yield hops.step(node)
+        return
+    if int((plain.start[node + 1] - plain.start[node]).sum()) <= BLOCK:
+        owner, slot = neighbours(plain, node)
+        yield owner, plain.neighbour[slot]
+        return
+    for low, high in blocks(plain, node):
+        hops.ctx.check()
+        owner, slot = neighbours(plain, node[low:high])
+        yield owner + low, plain.neighbour[slot]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -259,11 +263,10 @@ class ExpandStep:
         )
         return Binding(Rows("|".join(way.edge for way in self.walk.ways), len(distinct), columns), at)
 
-    def describe(self, ctx: Context) -> str:
+    def expected(self, rows: float) -> float:
+        return rows * self.estimate
+
+    def describe(self, ctx: Context, rows: float) -> str:
         shape = "semi-join" if self.bound else "one set" if self.set_only else "breadth first"
         shape = "counted" if self.counts else "counted at the far end" if self.merges else shape
-        mode = ctx.settings.traversal_mode or (
-            "csr" if self.walk.built(ctx) else self.walk.cheaper(ctx, 1, count=False)
-        )
-        how = mode if mode == "indexed" or self.walk.built(ctx) else "csr (to be built)"
-        return f"expand  {self.text}  {shape}, {how}  ~{self.estimate:.1f} rows for each"
+        return f"expand  {self.text}  {shape}, {self.walk.describe(ctx, rows)}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,10 @@ from omnigraph.read.compute import Array, taken
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import Readable, Rows, TableCache
+from omnigraph.read.trace import Trace
 from omnigraph.schema.catalog import Catalog
+
+_AGAIN = 500.0
 
 __all__ = ["Binding", "Context", "Frame", "Indices"]
 
@@ -78,7 +81,8 @@ class Context:
 
     Args:
         deadline: `time.monotonic()` after which the query is given up, or None.
-        cancelled: asked between steps; True gives the query up.
+        cancelled: asked between blocks of work; True gives the query up.
+        trace: notes what each step did, or None.
     """
 
     snapshot: Readable
@@ -90,7 +94,9 @@ class Context:
     settings: ReadSettings
     deadline: float | None = None
     cancelled: Callable[[], bool] | None = None
+    trace: Trace | None = None
     _partials: dict[str, PartialTable] = field(default_factory=dict)
+    _spent: dict[Hashable, tuple[float, float]] = field(default_factory=dict)  # by earlier queries, by this one
 
     def partial(self, table_key: str) -> PartialTable:
         """The rows of a table that this execution has read by themselves."""
@@ -98,6 +104,24 @@ class Context:
         if found is None:
             found = self._partials[table_key] = PartialTable(table_key, self.snapshot)
         return found
+
+    def rather_alone(self, key: Hashable, alone: float, whole: float, *, count: bool) -> bool:
+        """Whether to answer a question by itself once more, instead of preparing for all that follow.
+
+        The first query does, as far as that is cheaper; who asks again will go on asking, so what earlier queries spent
+        counts `_AGAIN` times against the preparation.
+
+        Args:
+            key: what would be prepared.
+            alone, whole: microseconds of this answer, and of the preparation.
+            count: whether it is done now, and not only looked at.
+        """
+        before, own = self._spent.setdefault(key, (self.tables.spent(key), 0.0))
+        rather = own + alone + before * _AGAIN < whole
+        if rather and count:
+            self._spent[key] = (before, own + alone)
+            self.tables.spend(key, alone)
+        return rather
 
     def check(self) -> None:
         """Raises BadRequest once the query's time is over or its caller is gone."""
@@ -109,10 +133,20 @@ class Context:
             raise BadRequest("the query was cancelled", code="query_cancelled")
 
     def check_rows(self, rows: int, what: str) -> None:
-        """Raises BadRequest where a step would make more rows than `max_rows`."""
+        """Raises BadRequest where a step would make more rows than `max_rows`, or more bytes of positions."""
         if rows > self.settings.max_rows:
             raise BadRequest(
                 f"{what} gives {rows} rows, more than the {self.settings.max_rows} a query may hold: "
                 "narrow the match, or raise OMNIGRAPH_READ_MAX_ROWS",
+                code="query_too_large",
+            )
+        self.check_bytes(rows * 16, what)  # a row's origin and its new end
+
+    def check_bytes(self, size: int, what: str) -> None:
+        """Raises BadRequest where something would take more memory than `max_bytes`."""
+        if size > self.settings.max_bytes:
+            raise BadRequest(
+                f"{what} takes about {size:,} bytes, more than the {self.settings.max_bytes:,} a query may hold: "
+                "narrow the match or return less, or raise OMNIGRAPH_READ_MAX_BYTES",
                 code="query_too_large",
             )

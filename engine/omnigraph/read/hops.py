@@ -6,6 +6,7 @@ look-ups in the edge table as they are needed (`lookup`). Everything above sees 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,6 +19,9 @@ from omnigraph.read.frame import Context, Indices
 from omnigraph.read.tables import Rows
 
 __all__ = ["REFRESHED", "Followed", "HopFilter", "HopWay", "Hops", "Neighbours", "Stored", "neighbours"]
+
+BLOCK = 4_000_000
+"""Edges followed in one stretch of work."""
 
 REFRESHED = 0.02
 """What changing something of an earlier version costs, against making it anew."""
@@ -74,6 +78,17 @@ def neighbours(links: Links, at: Indices) -> tuple[Longs, Longs]:
     owner = np.repeat(np.arange(len(at)), counts)
     slot = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
     return owner, slot
+
+
+def blocks(links: Links, at: Indices) -> Iterator[tuple[int, int]]:
+    """Stretches of `at` that have about `BLOCK` edges each, so that time and cancellation are asked about between."""
+    ends = np.cumsum(links.start[at + 1] - links.start[at])
+    low = 0
+    while low < len(at):
+        reached = int(ends[low - 1]) if low else 0
+        high = max(low + 1, int(np.searchsorted(ends, reached + BLOCK, side="right")))
+        yield low, high
+        low = high
 
 
 class Neighbours(Protocol):
@@ -152,7 +167,23 @@ class Hops:
 
     def _one(self, number: int, at: Indices) -> Followed:
         links, nodes = self.ways[number].at(at)
-        self.ctx.check_rows(int((links.start[nodes + 1] - links.start[nodes]).sum()), "following edges")
+        total = int((links.start[nodes + 1] - links.start[nodes]).sum())
+        self.ctx.check_rows(total, "following edges")
+        if total <= BLOCK:
+            return self._block(number, links, nodes)
+        parts = []
+        for low, high in blocks(links, nodes):
+            self.ctx.check()
+            found = self._block(number, links, nodes[low:high])
+            parts.append(Followed(found.owner + low, found.far, found.way, found.edge))
+        return Followed(
+            np.concatenate([p.owner for p in parts]),
+            np.concatenate([p.far for p in parts]),
+            np.concatenate([p.way for p in parts]),
+            np.concatenate([p.edge for p in parts]),
+        )
+
+    def _block(self, number: int, links: Links, nodes: Indices) -> Followed:
         owner, slot = neighbours(links, nodes)
         edge = links.edge[slot].astype(np.int64)
         if self.where is not None:

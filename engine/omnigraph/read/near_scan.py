@@ -74,10 +74,13 @@ class NearScanStep:
             ask *= _WIDER
         return None
 
-    def describe(self, ctx: Context) -> str:
+    def expected(self, rows: float) -> float:
+        return rows * self.scan.estimate
+
+    def describe(self, ctx: Context, rows: float) -> str:
         index = self._index(ctx)
         if index is None:
-            return f"{self.scan.describe(ctx)}, nearest exact"
+            return f"{self.scan.describe(ctx, rows)}, nearest exact"
         pushed = pushed_filter(self.scan.where, ctx.params)
         return f"scan    {self.scan.text}  approximate ({index}){f' where {pushed}' if pushed else ''}"
 

@@ -46,6 +46,12 @@ class OptionalStep:
             out = out.bind(name, Binding(bound.rows, at, nullable=True))
         return out
 
-    def describe(self, ctx: Context) -> str:
+    def expected(self, rows: float) -> float:
+        inside = rows
+        for step in self.inner:
+            inside = step.expected(inside)
+        return max(rows, inside)
+
+    def describe(self, ctx: Context, rows: float) -> str:
         head = f"left    optional, from {', '.join(f'${v}' for v in self.outer) or 'nothing'}"
-        return indented(f"{head}, binds {', '.join(f'${v}' for v in self.binds)}", self.inner, ctx)
+        return indented(f"{head}, binds {', '.join(f'${v}' for v in self.binds)}", self.inner, ctx, rows)

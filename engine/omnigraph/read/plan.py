@@ -6,9 +6,12 @@ A plan depends on the compiled query and on the sizes of the tables only, never 
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+
+import pyarrow as pa
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import (
@@ -26,13 +29,14 @@ from omnigraph.query.ir import (
     Operator,
     Optional,
     Order,
+    Param,
     Project,
     Shortest,
     Var,
 )
 from omnigraph.read.antijoin import AntiJoinStep
 from omnigraph.read.expand import ExpandStep
-from omnigraph.read.frame import Context
+from omnigraph.read.frame import Context, Frame
 from omnigraph.read.near_scan import through_vector_index
 from omnigraph.read.optional import OptionalStep
 from omnigraph.read.pattern import types_of
@@ -40,7 +44,7 @@ from omnigraph.read.planner import Planner
 from omnigraph.read.project import Output, counts_rows, make_output
 from omnigraph.read.scan import ScanStep
 from omnigraph.read.shortest import ShortestStep
-from omnigraph.read.steps import FilterStep, KeepStep, Step
+from omnigraph.read.steps import FilterStep, KeepStep, Step, described, run_step
 from omnigraph.read.submatch import ROW
 from omnigraph.read.tables import Readable
 from omnigraph.read.types import entity_properties, entity_type
@@ -48,6 +52,8 @@ from omnigraph.read.walk import aggregates_in, inner_expressions, properties, va
 from omnigraph.schema.catalog import Catalog
 
 __all__ = ["Plan", "make_plan", "plan"]
+
+_LIGHT = 100_000  # rows whose result isn't weighed beforehand
 
 _MATCH = (NodeScan, Expand, Shortest, Filter, AntiJoin, Optional)
 
@@ -58,10 +64,38 @@ class Plan:
 
     steps: tuple[Step, ...]
     output: Output
+    returned: tuple[tuple[str, str], ...]  # the (variable, property) pairs of a result that isn't grouped
+
+    def run(self, ctx: Context) -> pa.Table:
+        frame = Frame(1)
+        for step in self.steps:
+            frame = run_step(step, ctx, frame)
+        ctx.check()
+        if frame.length > _LIGHT:
+            ctx.check_bytes(self._weight(ctx, frame), "the result")
+        if ctx.trace is None:
+            return self.output.run(ctx, frame)
+        begin = time.perf_counter()
+        table = self.output.run(ctx, frame)
+        ctx.trace.add(self.output, time.perf_counter() - begin, table.num_rows)
+        return table
+
+    def _weight(self, ctx: Context, frame: Frame) -> int:
+        """About how many bytes the returned columns take."""
+        rows = frame.length
+        limit = None if self.output.limit is None else self.output.limit.count
+        if limit is not None:
+            count = ctx.params.get(limit.name) if isinstance(limit, Param) else limit
+            rows = min(rows, count) if isinstance(count, int) else rows
+        columns = [(frame.bound[var].rows, name) for var, name in self.returned if var in frame.bound]
+        width = sum(r.column(name).nbytes / max(1, r.rows) for r, name in columns)
+        return int(rows * width)
 
     def describe(self, ctx: Context) -> str:
-        lines = [text for step in self.steps if (text := step.describe(ctx))]
-        return "\n".join([*lines, self.output.describe()])
+        lines, _ = described(self.steps, ctx, 1.0)
+        head, *rest = self.output.describe().splitlines()
+        ran = "" if ctx.trace is None else f"  | {ctx.trace.of(self.output)}"
+        return "\n".join([*lines, head + ran, *rest])
 
 
 def _result_expressions(operators: Iterable[Operator]) -> list[Expr]:
@@ -111,7 +145,14 @@ def make_plan(compiled: CompiledQuery, catalog: Catalog, snapshot: Readable) -> 
     output = make_output(catalog, compiler, final, order, limit, compiled.columns, distinct=distinct)
     vanish = _duplicates_vanish(final)
     lean = tuple(_lean(steps, read, set_only=vanish, counted=vanish or _rows_are_counted(final)))
-    return Plan(through_vector_index(lean, final, order, limit), output)
+    returned: list[tuple[str, str]] = []
+    if isinstance(final, Project):
+        for _, expr in final.columns:
+            if isinstance(expr, Var) and expr.type.base in ("Node", "Edge"):
+                returned += [(expr.name, p) for p in entity_properties(entity_type(catalog, expr.type))]
+            else:
+                returned += sorted(properties(expr))
+    return Plan(through_vector_index(lean, final, order, limit), output, tuple(returned))
 
 
 def _duplicates_vanish(final: Project | Aggregate) -> bool:

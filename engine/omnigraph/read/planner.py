@@ -166,7 +166,7 @@ class Planner:
             return made
 
         test = replace(level.compiler, block=block)(predicate)
-        return FilterStep(test, variables(predicate), show(predicate), tuple(blocks))
+        return FilterStep(test, variables(predicate), show(predicate), selectivity([predicate]), tuple(blocks))
 
     def _anti(self, anti: AntiJoin, level: _Level) -> AntiJoinStep:
         return AntiJoinStep(tuple(self.level(anti.inner, set(anti.outer), level.pattern.types)), anti.outer)
@@ -269,6 +269,7 @@ class Planner:
                 bound=bound,
                 where=None if where is None else compile_expr(where),
                 text=text,
+                estimate=1.0 if bound else self._growth(op, level),
             )
         )
         level.pattern.nodes.pop(op.target, None)
@@ -284,7 +285,7 @@ class Planner:
     def _estimate(self, var: str, level: _Level) -> float:
         return _estimated(self, var, level.pattern.nodes[var], level.pattern.where.get(var, []))
 
-    def _growth(self, edge: Expand, level: _Level) -> float:
+    def _growth(self, edge: Expand | Shortest, level: _Level) -> float:
         """Expected rows out per row in."""
         pattern = level.pattern
         far = edge.target if edge.source in level.known else edge.source

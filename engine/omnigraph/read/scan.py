@@ -108,6 +108,8 @@ class ScanStep:
         if self._alone(ctx, table, count=True):
             pushed = self._pushed(ctx)
             if pushed is not None:
+                if ctx.trace is not None:
+                    ctx.trace.modes[id(self)] = f"lance scan where {pushed}"
                 rows = ctx.partial(self.table_key)
                 at, _ = rows.read(self.needed, pushed)
                 if self.test is not None:
@@ -139,7 +141,8 @@ class ScanStep:
         if self.estimate * 20 > table.rows:
             return False
         whole = table.rows * (_CELL * len(self.needed) + _ID) * (REFRESHED if table.refreshes else 1)
-        return ctx.tables.rather_alone(("rows", ctx.snapshot.fingerprint(self.table_key)), _SCAN, whole, count=count)
+        key = ("rows", ctx.snapshot.fingerprint(self.table_key))
+        return ctx.rather_alone(key, _SCAN, max(whole, 2 * _SCAN), count=count)
 
     def _pushed(self, ctx: Context) -> str | None:
         if self.key is not None:
@@ -148,13 +151,18 @@ class ScanStep:
                 return f"`id` = {text}"
         return pushed_filter(self.where, ctx.params)
 
-    def describe(self, ctx: Context) -> str:
+    def expected(self, rows: float) -> float:
+        return rows * self.estimate
+
+    def describe(self, ctx: Context, rows: float) -> str:
         table = ctx.tables.get(ctx.snapshot, self.table_key)
-        if self._alone(ctx, table, count=False) and (pushed := self._pushed(ctx)) is not None:
+        if ctx.trace is not None and (noted := ctx.trace.modes.get(id(self))):
+            how = noted
+        elif ctx.trace is None and self._alone(ctx, table, count=False) and (pushed := self._pushed(ctx)) is not None:
             how = f"lance scan where {pushed}"
         elif self.key is not None:
             how = "by key"
         else:
             how = "filter" if self.where is not None else "all"
         cached = "cached" if table.has(self.needed) else "not cached"
-        return f"scan    {self.text}  {how}, {cached}, columns {', '.join(self.needed)}  ~{self.estimate:.0f} rows"
+        return f"scan    {self.text}  {how}, {cached}, columns {', '.join(self.needed)}"

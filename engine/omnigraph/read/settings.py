@@ -30,6 +30,8 @@ class ReadSettings:
         ann_min_rows: tables from this size on answer `nearest` through their vector index, approximately
             (`OMNIGRAPH_ANN_MIN_ROWS`).
         max_rows: rows a query may hold between two steps; more is refused (`OMNIGRAPH_READ_MAX_ROWS`).
+        max_bytes: memory that one step of a query, or its result, may take as estimated before it is made; more is
+            refused (`OMNIGRAPH_READ_MAX_BYTES`).
         bitmap_bytes: scratch memory of one breadth-first step (`OMNIGRAPH_READ_BITMAP_BYTES`).
     """
 
@@ -42,6 +44,7 @@ class ReadSettings:
     csr_build_factor: float = 1.5
     ann_min_rows: int = 2_000_000
     max_rows: int = 200_000_000
+    max_bytes: int = 4 << 30
     bitmap_bytes: int = 64 << 20
 
 

@@ -222,6 +222,7 @@ class ShortestStep:
     bound: bool
     where: Evaluate | None
     text: str
+    estimate: float
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
         frame = present(frame, self.source, *((self.target,) if self.bound else ()))
@@ -262,6 +263,9 @@ class ShortestStep:
             out = out.bind(self.target, Binding(far, nodes))
         return out.bind(self.path, path)
 
-    def describe(self, ctx: Context) -> str:
+    def expected(self, rows: float) -> float:
+        return rows * self.estimate
+
+    def describe(self, ctx: Context, rows: float) -> str:
         how = "for each pair" if self.bound else "to every end"
-        return f"path    {self.text}  breadth first, {how}"
+        return f"path    {self.text}  breadth first, {how}, {self.walk.describe(ctx, rows)}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -10,8 +11,9 @@ import numpy as np
 from omnigraph.read.datum import Evaluate, as_mask
 from omnigraph.read.env import FrameEnv
 from omnigraph.read.frame import Context, Frame, Indices
+from omnigraph.read.trace import counted
 
-__all__ = ["FilterStep", "KeepStep", "Step", "indented", "present"]
+__all__ = ["FilterStep", "KeepStep", "Step", "described", "indented", "present", "run_step"]
 
 
 class Step(Protocol):
@@ -19,7 +21,26 @@ class Step(Protocol):
 
     def run(self, ctx: Context, frame: Frame) -> Frame: ...
 
-    def describe(self, ctx: Context) -> str: ...
+    def expected(self, rows: float) -> float:
+        """Rows out, of so many rows in."""
+        ...
+
+    def describe(self, ctx: Context, rows: float) -> str:
+        """The step for `explain`, with the steps inside it on indented lines; `rows` are expected to come in."""
+        ...
+
+
+def run_step(step: Step, ctx: Context, frame: Frame) -> Frame:
+    """Run a step within the query's limits."""
+    ctx.check()
+    if ctx.trace is None:
+        out = step.run(ctx, frame)
+    else:
+        begin = time.perf_counter()
+        out = step.run(ctx, frame)
+        ctx.trace.add(step, time.perf_counter() - begin, out.length)
+    ctx.check_bytes(8 * out.length * len(out.bound), "a step")
+    return out
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +50,7 @@ class FilterStep:
     test: Evaluate
     reads: frozenset[str]
     text: str
+    share: float  # of rows for which it is expected to be true
     blocks: tuple[tuple[Step, ...], ...] = ()  # the steps of each block in it
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
@@ -36,9 +58,12 @@ class FilterStep:
             return frame
         return frame.take(as_mask(self.test(FrameEnv(ctx, frame)), frame.length))
 
-    def describe(self, ctx: Context) -> str:
+    def expected(self, rows: float) -> float:
+        return rows * self.share
+
+    def describe(self, ctx: Context, rows: float) -> str:
         steps = tuple(step for block in self.blocks for step in block)
-        return indented(f"filter  {self.text}", steps, ctx)
+        return indented(f"filter  {self.text}", steps, ctx, rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,7 +75,10 @@ class KeepStep:
     def run(self, ctx: Context, frame: Frame) -> Frame:
         return frame.keep(self.names)
 
-    def describe(self, ctx: Context) -> str:
+    def expected(self, rows: float) -> float:
+        return rows
+
+    def describe(self, ctx: Context, rows: float) -> str:
         return ""
 
 
@@ -65,7 +93,19 @@ def present(frame: Frame, *names: str) -> Frame:
     return frame
 
 
-def indented(head: str, steps: tuple[Step, ...], ctx: Context) -> str:
-    """A step with the steps inside it, for `explain`."""
-    inner = (line for step in steps for line in step.describe(ctx).splitlines())
-    return "\n".join([head, *("    " + line for line in inner)])
+def described(steps: tuple[Step, ...], ctx: Context, rows: float) -> tuple[list[str], float]:
+    """(a line for each step and those inside it, with expected and actual rows; rows expected in the end)."""
+    lines: list[str] = []
+    for step in steps:
+        text = step.describe(ctx, rows)
+        rows = step.expected(rows)
+        if text:
+            head, *inner = text.splitlines()
+            ran = "" if ctx.trace is None else f" | {ctx.trace.of(step)}"
+            lines += [f"{head}  ~{counted(rows)} rows{ran}", *inner]
+    return lines, rows
+
+
+def indented(head: str, steps: tuple[Step, ...], ctx: Context, rows: float) -> str:
+    """A step with the steps inside it."""
+    return "\n".join([head, *("    " + line for line in described(steps, ctx, rows)[0])])

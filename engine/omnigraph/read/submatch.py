@@ -10,7 +10,7 @@ import pyarrow as pa
 from omnigraph.read.datum import Datum, Longs
 from omnigraph.read.expand import ExpandStep
 from omnigraph.read.frame import Binding, Context, Frame
-from omnigraph.read.steps import Step
+from omnigraph.read.steps import Step, run_step
 from omnigraph.read.tables import Rows
 
 __all__ = ["ROW", "BlockValue", "degrees", "inside"]
@@ -36,8 +36,7 @@ def inside(ctx: Context, frame: Frame, inner: tuple[Step, ...], outer: tuple[str
     found = Frame(found.length, found.bound)  # how often an outer row stands is no matter of the block's
     found = found.bind(ROW, Binding(Rows("", len(rows), {}), np.arange(len(rows))))
     for step in inner:
-        ctx.check()
-        found = step.run(ctx, found)
+        found = run_step(step, ctx, found)
     return found, back, len(rows)
 
 

@@ -377,9 +377,6 @@ class TableData(Rows):
         return made
 
 
-_AGAIN = 500.0
-
-
 class TableCache:
     """Tables by fingerprint. Thread-safe.
 
@@ -415,26 +412,18 @@ class TableCache:
         with self._lock:
             return self._numberings.setdefault(key, numbering)
 
-    def rather_alone(self, key: Hashable, alone: float, whole: float, *, count: bool = True) -> bool:
-        """Whether to answer a question by itself once more, instead of preparing for all that follow.
-
-        The first question is answered alone; who asks again will go on asking, so what was spent since counts
-        `_AGAIN` times against the preparation.
-
-        Args:
-            key: what would be prepared.
-            alone, whole: microseconds of this answer, and of the preparation.
-            count: whether it is done now, and not only looked at.
-        """
+    def spent(self, key: Hashable) -> float:
+        """Microseconds that went into answering questions by themselves, for want of something kept."""
         with self._lock:
-            spent = self._spent.get(key, 0.0)
-            rather = not spent or alone + spent * _AGAIN < whole
-            if count and rather:
-                self._spent[key] = spent + alone
-                self._spent.move_to_end(key)
-                if len(self._spent) > 1024:
-                    self._spent.popitem(last=False)
-            return rather
+            return self._spent.get(key, 0.0)
+
+    def spend(self, key: Hashable, microseconds: float) -> None:
+        """Note more of it."""
+        with self._lock:
+            self._spent[key] = self._spent.get(key, 0.0) + microseconds
+            self._spent.move_to_end(key)
+            if len(self._spent) > 1024:
+                self._spent.popitem(last=False)
 
     def versions(self, table: TableData) -> list[TableData]:
         """Other entries of the same table, the one used last first."""

@@ -70,10 +70,16 @@ class Traversal:
         far = None if target is None else frame.bound[target]
         if self.mode(ctx, near, count=True) == "indexed":
             try:
+                self._note(ctx, "indexed")
                 return self._looked_up(ctx, near, far, work)
             except Outgrown:
                 pass
+        self._note(ctx, "csr")
         return self._stored(ctx, near, far, work)
+
+    def _note(self, ctx: Context, mode: str) -> None:
+        if ctx.trace is not None:
+            ctx.trace.modes[id(self)] = mode
 
     @property
     def plain(self) -> bool:
@@ -84,6 +90,7 @@ class Traversal:
         """The adjacency of a plain traversal and each row's place in it; None where it is looked up instead."""
         if self.mode(ctx, near, count=False) == "indexed":
             return None
+        self._note(ctx, "csr")
         return self._stored(ctx, near, None, lambda hops, at, _: None if hops.plain is None else (hops.plain, at))
 
     # ---- the two ways ----
@@ -133,6 +140,15 @@ class Traversal:
             frontier = len(np.unique(near.at))  # several rows may stand at one node
         return self.cheaper(ctx, frontier, count=count)
 
+    def describe(self, ctx: Context, rows: float) -> str:
+        """How it was followed, or would be from so many rows."""
+        if ctx.trace is not None:
+            return ctx.trace.modes.get(id(self), "csr")
+        if self.built(ctx):
+            return ctx.settings.traversal_mode or "csr"
+        mode = ctx.settings.traversal_mode or self.cheaper(ctx, rows, count=False)
+        return mode if mode == "indexed" else "csr (to be built)"
+
     def built(self, ctx: Context) -> bool:
         return all(way.built(ctx) for way in self.ways)
 
@@ -143,8 +159,7 @@ class Traversal:
             return "csr"
         key = ("adjacency", *(ctx.snapshot.fingerprint(way.edge) for way in self.ways))
         alone, whole = self._costs(ctx, frontier)
-        rather = alone < whole and ctx.tables.rather_alone(key, alone, whole, count=count)
-        return "indexed" if rather else "csr"
+        return "indexed" if ctx.rather_alone(key, alone, whole, count=count) else "csr"
 
     def _costs(self, ctx: Context, frontier: float) -> tuple[float, float]:
         """Expected microseconds of looking up, and of building what adjacency lacks."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import Request, Response
@@ -32,9 +32,9 @@ async def answer_query(
     arrow = ARROW in request.headers.get("accept", "")
     request.state.branch = branch
 
-    def work() -> tuple[str, int, int, bytes]:
+    def work(cancelled: Callable[[], bool]) -> tuple[str, int, int, bytes]:
         try:
-            result = service.graph.query(text, params, name=name, branch=branch, at=snapshot)
+            result = service.graph.query(text, params, name=name, branch=branch, at=snapshot, cancelled=cancelled)
         except BadRequest as error:
             if error.code == "is_mutation":
                 raise BadRequest("this is a mutation: send it to POST /mutate", code="is_mutation") from None
@@ -53,7 +53,7 @@ async def answer_query(
         }
         return result.name, len(result), version, json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode()
 
-    query_name, rows, version, body = await service.read(work)
+    query_name, rows, version, body = await service.query(work, request)
     request.state.query, request.state.rows = query_name, rows
     service.metrics.rows.inc(rows)
     headers = {"OmniGraph-Snapshot": str(version), "Vary": "Accept"}

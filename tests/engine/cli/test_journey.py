@@ -138,6 +138,10 @@ def test_verify_recover_indices_schema_explain(graph: Path, files: Path, command
     plan = command("explain", graph, files / "queries.gq", "-n", "known_by", "-p", '{"name": "Ada"}')
     assert plan.code == 0, plan.err
     assert "Person" in plan.out
+    assert "total" not in plan.out
+    ran = command("explain", graph, files / "queries.gq", "-n", "known_by", "-p", '{"name": "Ada"}', "--analyze")
+    assert ran.code == 0, ran.err
+    assert ran.out.splitlines()[-1].startswith("total   ")
 
 
 def test_branches_begin_anywhere_and_end(graph: Path, command) -> None:

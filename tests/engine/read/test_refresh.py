@@ -91,7 +91,7 @@ def change(graph: omnigraph.Graph, rng: random.Random, branch: str, people: set[
     elif what == "indices":
         graph.ensure_indices(branch=branch)
     elif what == "optimize":
-        graph.optimize(branch="main")
+        graph.optimize(branch=branch)
 
 
 def node(name: str, rng: random.Random) -> str:

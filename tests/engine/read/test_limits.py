@@ -1,0 +1,133 @@
+"""Bounds of a query in rows, bytes and time, cancellation in the middle of a step, and what `explain` says."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from omnigraph import read
+from omnigraph.errors import BadRequest
+from omnigraph.query import compile_query
+from omnigraph.read import expand, hops
+from omnigraph.read.adjacency import adjacency
+from omnigraph.read.settings import read_settings
+from omnigraph.read.tables import TABLES
+from omnigraph.schema import compile_schema
+
+CATALOG = compile_schema("""
+node Person { name: String @key  age: I32?  bio: String? }
+edge Knows: Person -> Person { since: I32? }
+""")
+EVERYONE = 400
+
+
+@pytest.fixture
+def crowd(memory_snapshot: Callable[..., Any]) -> Any:
+    """Everybody knows the next fifty."""
+    TABLES.clear()
+    adjacency().clear()
+    names = [f"p{i:03}" for i in range(EVERYONE)]
+    people = [{"id": n, "name": n, "age": i, "bio": "x" * 100} for i, n in enumerate(names)]
+    knows = [
+        {"id": f"{i}-{k}", "src": names[i], "dst": names[(i + k) % EVERYONE], "since": k}
+        for i in range(EVERYONE)
+        for k in range(1, 51)
+    ]
+    return memory_snapshot(CATALOG, {"node:Person": people, "edge:Knows": knows})
+
+
+def ask(snapshot: Any, body: str, *, cancelled: Callable[[], bool] | None = None, **settings: Any) -> Any:
+    compiled = compile_query(f"query q() {{ {body} }}", CATALOG)
+    chosen = replace(read_settings(), **settings)
+    return read.execute(compiled, snapshot, {}, cancelled=cancelled, settings=chosen)
+
+
+TOO_LARGE = [
+    ("match { $a: Person $b: Person } return { $a.age, $b.age }", {"max_rows": 100_000}),
+    ("match { $a: Person $b: Person } return { $a.age, $b.age }", {"max_bytes": 1_000_000}),
+    ("match { $a knows $b $b knows $c } return { $a.age, $c.age }", {"max_bytes": 5_000_000}),
+    ("match { $a knows{1,3} $b $b knows $c } return { $c.bio }", {"max_bytes": 120_000_000}),
+    ("match { $a: Person optional { $a knows $b $b knows $c } } return { count($c) as n }", {"max_rows": 100_000}),
+]
+
+
+@pytest.mark.parametrize(("body", "limit"), TOO_LARGE)
+def test_what_is_too_large_is_refused(crowd: Any, body: str, limit: dict[str, int]) -> None:
+    with pytest.raises(BadRequest) as refused:
+        ask(crowd, body, **limit)
+    assert refused.value.code == "query_too_large"
+    assert "OMNIGRAPH_READ_MAX_" in refused.value.message
+
+
+def test_a_limit_makes_a_large_result_small(crowd: Any) -> None:
+    body = "match { $a knows{1,3} $b $b knows $c } return { $c.bio } limit 3"
+    assert ask(crowd, body, max_bytes=120_000_000).num_rows == 3
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "match { $a knows{1,4} $b } return { count($b) as n }",
+        "match { $a <knows>{2,4}[since < 40] $b } return { count($b) as n }",
+        "match { $a $e:knows $b } return { count($e) as n }",
+        "match { $p = shortest $a knows{1,4} $b } return { count($b) as n }",
+    ],
+)
+def test_blocks_of_work_give_the_same_and_are_where_a_query_can_be_cancelled(
+    crowd: Any, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    whole = ask(crowd, body).to_pylist()
+    asked = 0
+
+    def once_more() -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    assert ask(crowd, body, cancelled=once_more).to_pylist() == whole
+    few = asked
+    monkeypatch.setattr(hops, "BLOCK", 1_000)
+    monkeypatch.setattr(expand, "BLOCK", 1_000)
+    asked = 0
+    assert ask(crowd, body, cancelled=once_more).to_pylist() == whole
+    assert asked > few + 10  # twenty thousand edges, a thousand at a time
+    left = iter(range(few + 5))
+    with pytest.raises(BadRequest) as cancelled:
+        ask(crowd, body, cancelled=lambda: next(left, None) is None)
+    assert cancelled.value.code == "query_cancelled"
+
+
+def test_a_query_gives_up_soon_after_its_time(crowd: Any) -> None:
+    body = "match { $a knows{1,8} $b $b knows{1,8} $c } return { count($c) as n }"
+    compiled = compile_query(f"query q() {{ {body} }}", CATALOG)
+    begin = time.monotonic()
+    with pytest.raises(BadRequest) as late:
+        read.execute(compiled, crowd, {}, deadline=begin + 0.05)
+    assert late.value.code == "query_timeout"
+
+
+def test_explain_says_what_is_expected_and_analyze_what_came(crowd: Any) -> None:
+    body = 'match { $a: Person { name: "p003" } $a knows $b not { $b knows $c $c.age < 3 } $b.age > 10 }'
+    compiled = compile_query(f"query q() {{ {body} return {{ $b.name as n }} order {{ n }} limit 5 }}", CATALOG)
+    plan = read.explain(compiled, crowd, {}).splitlines()
+    assert [line.split()[0] for line in plan] == [
+        "query",
+        "scan",
+        "expand",
+        "anti",
+        "expand",
+        "project",
+        "order",
+        "limit",
+    ]
+    assert all(re.search(r"~[\d.,]+ rows$", line) for line in plan[1:5])
+    assert "where $b.age > 10" in plan[2]
+    ran = read.explain(compiled, crowd, {}, analyze=True).splitlines()
+    assert [re.search(r"\| ([\d,]+) rows, [\d.]+ ms", line).group(1) for line in ran[1:4]] == ["1", "43", "43"]  # type: ignore[union-attr]
+    assert re.search(r"^project .*\| 5 rows, [\d.]+ ms$", ran[5])
+    assert re.search(r"^total   5 rows, [\d.]+ ms$", ran[-1])
