@@ -19,6 +19,7 @@ from omnigraph.storage.lineage import branch_names
 from omnigraph.storage.steps import Step
 from tests.crash import crash_scenarios as scenarios
 from tests.crash.test_storage_crash import NEVER, PROCESSES, _child, check_whole
+from tests.s3 import S3, environment, serving
 
 OPERATION = "OPSCHEMA"
 
@@ -42,9 +43,36 @@ class Place:
         return {}
 
 
-@pytest.fixture(scope="module", params=["folder"])
-def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    return Place(tmp_path_factory.mktemp("graphs"))
+@dataclass
+class Store:
+    """An object store."""
+
+    s3: S3
+
+    def uri(self, name: str) -> str:
+        return self.s3.uri(name)
+
+    def copy(self, source: str, target: str) -> None:
+        self.s3.copy(source, target)
+
+    def remove(self, uri: str) -> None:
+        pass
+
+    def env(self) -> dict[str, str]:
+        return self.s3.env()
+
+
+ON_A_STORE = ("schema.table-created:1", "table.committed:1", "publish.before:1", "publish.done:1", "schema.unlocked:1")
+"""Where a change of a graph on a store is killed; in a folder, everywhere."""
+
+
+@pytest.fixture(scope="module", params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place | Store]:
+    if request.param == "folder":
+        yield Place(tmp_path_factory.mktemp("graphs"))
+        return
+    with serving() as server, environment(server):
+        yield Store(server)
 
 
 @pytest.fixture(scope="module")
@@ -53,14 +81,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seed(place: Place, report: Path) -> str:
+def seed(place: Place | Store, report: Path) -> str:
     uri = place.uri("seed")
     for scenario in ("build", "alone"):
         assert run(place, uri, scenario, NEVER, report)[0] == 0
     return uri
 
 
-def run(place: Place, uri: str, scenario: str, kill_at: str, report: Path) -> tuple[int | None, list[str]]:
+def run(place: Place | Store, uri: str, scenario: str, kill_at: str, report: Path) -> tuple[int | None, list[str]]:
     """The exit code, and `step:n` of everything reached by a process that came to its end."""
     report.unlink(missing_ok=True)
     process = PROCESSES.Process(target=_child, args=(uri, scenario, kill_at, str(report), place.env()))
@@ -112,7 +140,7 @@ def check_retry(repository: Repository, after: dict[str, Any]) -> None:
     assert len(done) == 1
 
 
-def test_killed_at_every_step(place: Place, seed: str, report: Path) -> None:
+def test_killed_at_every_step(place: Place | Store, seed: str, report: Path) -> None:
     whole = place.uri("whole")
     place.copy(seed, whole)
     before = state(Repository.open(whole))
@@ -125,7 +153,7 @@ def test_killed_at_every_step(place: Place, seed: str, report: Path) -> None:
         Step.TABLE_COMMITTED, Step.PUBLISH_BEFORE, Step.PUBLISH_DONE, Step.SCHEMA_PROMOTED, Step.SCHEMA_PURGED,
         Step.SCHEMA_UNLOCKED, Step.SIDECAR_REMOVED,
     }  # fmt: skip
-    for at in places:
+    for at in places if isinstance(place, Place) else ON_A_STORE:
         uri = place.uri(at.replace(":", "_"))
         place.copy(seed, uri)
         assert run(place, uri, "schema", at, report) == (-signal.SIGKILL, []), at
@@ -155,7 +183,9 @@ def test_killed_at_every_step(place: Place, seed: str, report: Path) -> None:
         "publish.done:1",  # published already
     ],
 )
-def test_sweep_killed_at_every_step(place: Place, seed: str, report: Path, at: str) -> None:
+def test_sweep_killed_at_every_step(place: Place | Store, seed: str, report: Path, at: str) -> None:
+    if isinstance(place, Store) and at != "table.committed:1":
+        pytest.skip("in a folder alone: on a store each step takes seconds")
     broken, whole, once = (place.uri(f"{at.replace(':', '_')}-{n}") for n in ("broken", "whole", "once"))
     place.copy(seed, broken)
     assert run(place, broken, "schema", at, report)[0] == -signal.SIGKILL
@@ -167,7 +197,7 @@ def test_sweep_killed_at_every_step(place: Place, seed: str, report: Path, at: s
     assert run(place, whole, "schema", NEVER, report)[0] == 0
     after = state(Repository.open(whole))
     assert len(places) >= 5
-    for step in places:
+    for step in places if isinstance(place, Place) else places[1::3]:
         uri = place.uri(f"{at}-{step}".replace(":", "_"))
         place.copy(broken, uri)
         assert run(place, uri, "sweep", step, report)[0] == -signal.SIGKILL

@@ -24,6 +24,7 @@ __all__ = [
     "free_location",
     "ir_file",
     "is_branch_path",
+    "is_location",
     "lance_branch",
     "quoted",
     "schema_file",
@@ -44,6 +45,7 @@ MARK = "omnigraph:sidecar"
 
 _SEGMENT = re.compile(r"[\w.-]+")
 _OPERATION = re.compile(r"[0-9A-Za-z_-]{1,64}")
+_LOCATION = re.compile(r"(nodes|edges)/[0-9a-f]{16}(-[0-9]{1,9})?")
 
 
 def fnv1a64(name: str) -> str:
@@ -67,6 +69,11 @@ def free_location(table_key: str, taken: Container[str]) -> str:
     while candidate in taken:
         candidate, n = f"{path}-{n}", n + 1
     return candidate
+
+
+def is_location(text: str) -> bool:
+    """Whether a table of ours can lie there."""
+    return _LOCATION.fullmatch(text) is not None
 
 
 def schema_file(schema_hash: str) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 
 from omnigraph.errors import Conflict, NotFound, RecoveryPending
 from omnigraph.storage.files import LocalFiles, write_all
-from omnigraph.storage.layout import MAIN, RECOVERY, is_branch_path, lance_branch
+from omnigraph.storage.layout import MAIN, RECOVERY, is_branch_path, is_location, lance_branch
 from omnigraph.storage.manifest import Pin
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store
@@ -196,10 +196,17 @@ def _schema_change(raw: Mapping[str, Any]) -> SchemaChangeNote | None:
     return SchemaChangeNote(
         _text(raw, "desired_schema_hash"),
         _text(raw, "desired_schema_ir"),
-        {_text(r, "table_key"): _text(r, "table_path") for r in raw.get("additional_registrations") or ()},
+        {_text(r, "table_key"): _location(r["table_path"]) for r in raw.get("additional_registrations") or ()},
         {_text(t, "table_key"): _number(t, "tombstone_version") for t in raw.get("tombstones") or ()},
-        tuple(str(path) for path in raw.get("purged_paths") or ()),
+        tuple(_location(path) for path in raw.get("purged_paths") or ()),
     )
+
+
+def _location(raw: Any) -> str:
+    """A sweep may remove what lies there: nothing but a table's own folder will do."""
+    if not isinstance(raw, str) or not is_location(raw):
+        raise ValueError(f"{raw!r} is no table's place")
+    return raw
 
 
 def _pin(raw: Any) -> Pin | None:

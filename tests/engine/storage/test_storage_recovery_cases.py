@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from omnigraph.errors import RecoveryPending
 from omnigraph.storage.recovery import Action, Observed, TableClass, classify, decide
-from omnigraph.storage.sidecar import Sidecar, SidecarTable, parse, render
+from omnigraph.storage.sidecar import SchemaChangeNote, Sidecar, SidecarTable, parse, render
 from omnigraph.storage.types import WriterKind
 
 MAIN = SidecarTable("node:T", "nodes/x", 4, 5)
 FORK = SidecarTable("node:T", "nodes/x", 4, 5, None, "dev")
+MANY = SidecarTable("node:T", "nodes/x", 4, 8)  # a schema change: several commits
 C = TableClass
 
 
@@ -31,6 +33,13 @@ C = TableClass
         (MAIN, (None, 7), 9, None, C.ALREADY_PUBLISHED),
         (MAIN, (None, 3), 4, None, C.UNEXPECTED_AT_P1),
         (MAIN, None, None, None, C.MOVED_BY_OTHER),
+        (MANY, (None, 4), 4, None, C.NO_MOVEMENT),
+        (MANY, (None, 4), 5, True, C.UNEXPECTED_AT_P1),
+        (MANY, (None, 4), 7, True, C.UNEXPECTED_MULTISTEP),
+        (MANY, (None, 4), 8, True, C.ROLLED_PAST),
+        (MANY, (None, 4), 8, False, C.MOVED_BY_OTHER),
+        (MANY, (None, 4), 9, True, C.UNEXPECTED_MULTISTEP),
+        (MANY, (None, 8), 8, None, C.ALREADY_PUBLISHED),
         (FORK, (None, 4), None, None, C.NO_MOVEMENT),
         (FORK, (None, 4), 4, None, C.NO_MOVEMENT),
         (FORK, (None, 4), 5, True, C.ROLLED_PAST),
@@ -95,8 +104,51 @@ SIDECAR = Sidecar(
 )
 
 
-def test_a_sidecar_is_read_as_written() -> None:
-    assert parse("01X", render(SIDECAR)) == SIDECAR
+@pytest.mark.parametrize(
+    ("classes", "promotable", "action"),
+    [
+        ([C.ROLLED_PAST, C.ROLLED_PAST], True, Action.ROLL_FORWARD),
+        ([C.ROLLED_PAST, C.ROLLED_PAST], False, Action.ROLL_BACK),
+        ([C.ROLLED_PAST, C.UNEXPECTED_AT_P1], True, Action.ROLL_BACK),
+        ([], True, Action.ROLL_BACK),
+    ],
+)
+def test_a_schema_change_goes_forward_only_with_its_schema(
+    classes: list[TableClass], promotable: bool, action: Action
+) -> None:
+    decision = decide(
+        WriterKind.SCHEMA_APPLY,
+        dict(zip("ab", classes, strict=False)),
+        published=False,
+        tellable=True,
+        still_valid=True,
+        promotable=promotable,
+    )
+    assert decision.action is action
+
+
+CHANGE = replace(
+    SIDECAR,
+    writer_kind=WriterKind.SCHEMA_APPLY,
+    schema_change=SchemaChangeNote(
+        "h2", "i2", {"node:U": "nodes/0123456789abcdef-2"}, {"node:T": 5}, ("nodes/0123456789abcdef",)
+    ),
+)
+
+
+@pytest.mark.parametrize("sidecar", [SIDECAR, CHANGE])
+def test_a_sidecar_is_read_as_written(sidecar: Sidecar) -> None:
+    assert parse("01X", render(sidecar)) == sidecar
+
+
+@pytest.mark.parametrize("path", ["../nodes/0123456789abcdef", "__manifest", "nodes", "", "nodes/0123456789abcdef/.."])
+@pytest.mark.parametrize("where", ["additional_registrations", "purged_paths"])
+def test_a_sidecar_names_nothing_but_places_of_tables(where: str, path: str) -> None:
+    """A sweep may remove what lies there."""
+    raw = json.loads(render(CHANGE))
+    raw[where] = [path] if where == "purged_paths" else [{"table_key": "node:U", "table_path": path}]
+    with pytest.raises(RecoveryPending, match="no table's place"):
+        parse("01X", json.dumps(raw).encode())
 
 
 def test_a_sidecar_of_another_maker_is_read() -> None:
