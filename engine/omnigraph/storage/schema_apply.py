@@ -57,7 +57,6 @@ class SchemaChange:
         reads: table keys whose rows a new constraint was checked on; pinned by the publisher.
         operation_id: ULID of the change; the same id submitted again changes nothing.
         actor: who asked, or None.
-        expect_head: the branch's head commit id the caller saw, or None for any.
     """
 
     branch: str
@@ -68,7 +67,6 @@ class SchemaChange:
     reads: frozenset[str] = frozenset()
     operation_id: str = ""
     actor: str | None = None
-    expect_head: str | None = None
 
 
 def apply_schema(engine: Engine, change: SchemaChange, base: ManifestState) -> CommitInfo:
@@ -109,7 +107,7 @@ def apply_schema(engine: Engine, change: SchemaChange, base: ManifestState) -> C
 
 
 def _check_still(change: SchemaChange, base: ManifestState, state: ManifestState) -> None:
-    """The branch has the schema the change was planned on, and the head the caller saw."""
+    """The branch has the schema the change was planned on."""
     if state.head.schema_hash != base.head.schema_hash or state.head.schema_ir != base.head.schema_ir:
         error = Conflict(
             f"the schema of branch {change.branch!r} changed while this change was prepared: plan again",
@@ -118,12 +116,6 @@ def _check_still(change: SchemaChange, base: ManifestState, state: ManifestState
         )
         error.retryable = True
         raise error
-    if change.expect_head is not None and state.head.id != change.expect_head:
-        raise Conflict(
-            f"branch {change.branch!r} is at commit {state.head.id}, not at {change.expect_head}: plan again",
-            code="head_moved",
-            details={"branch": change.branch, "expected": change.expect_head, "actual": state.head.id},
-        )
 
 
 def check_branches(engine: Engine, branch: str, identity: str) -> None:

@@ -15,7 +15,7 @@ from ulid import ULID
 
 from omnigraph.errors import BadRequest, Conflict
 from omnigraph.schema import Catalog, MigrationPlan, apply_plan
-from omnigraph.schema.catalog import Cardinality, EdgeType, NodeType
+from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.schema.ir import Constraint, TypeIR
 from omnigraph.schema.steps import (
     AddConstraint,
@@ -95,7 +95,6 @@ def apply_schema(
     *,
     actor: str | None = None,
     operation_id: str | None = None,
-    expect_head: str | None = None,
 ) -> SchemaResult:
     """Change a branch's schema to the desired one, as one commit.
 
@@ -122,7 +121,6 @@ def apply_schema(
         reads=reads,
         operation_id=operation_id or str(ULID()),
         actor=actor,
-        expect_head=expect_head,
     )
     commit = repository.apply_schema(change, base)
     return SchemaResult(plan, commit, tuple(work.outcomes()))
@@ -238,14 +236,13 @@ class _Change:
             if not table.constraints or ref is None:
                 continue
             read.add(table.before)  # rows that come meanwhile haven't been judged
-            if not ref.row_count and not any(c.kind == "card" and c.low for c in table.constraints):
-                continue
-            read |= self._judge(table, found)
+            if ref.row_count:
+                self._judge(table, found)
         if found:
             raise _broken(found)
         return frozenset(read)
 
-    def _judge(self, table: _Table, found: Findings) -> set[str]:
+    def _judge(self, table: _Table, found: Findings) -> None:
         entity = self.catalog.by_table_key[table.after]
         kinds = {c.kind for c in table.constraints}
         if isinstance(entity, NodeType) and kinds & {"range", "check"}:
@@ -263,15 +260,9 @@ class _Change:
                 rows = pa.concat_tables(self._rows(table, list(dict.fromkeys(["id", *constraint.properties]))))
                 constraints.check_unique(entity, constraint.properties, rows, None, found)
         if isinstance(entity, EdgeType) and "card" in kinds:
-            return self._cardinality(table, entity, found)
-        return set()
-
-    def _cardinality(self, table: _Table, edge: EdgeType, found: Findings) -> set[str]:
-        """More edges than allowed at a source; fewer only warn in `verify`, as commits allow them."""
-        most = replace(edge, cardinality=Cardinality(0, edge.cardinality.max))
-        rows = pa.concat_tables(self._rows(table, ["id", "src"]))
-        constraints.check_cardinality(most, rows, _NONE, found)
-        return set()
+            # As commits judge it: a source without any edge may still get its first.
+            rows = pa.concat_tables(self._rows(table, ["id", "src"]))
+            constraints.check_cardinality(entity, rows, _NONE, found)
 
     def _rows(self, table: _Table, names: list[str]) -> Iterator[pa.Table]:
         """The rows with the columns as they are after the change."""

@@ -248,6 +248,45 @@ def test_applying_again_does_nothing(tmp_path: Path) -> None:
     assert graph.head().id == head
 
 
+def test_types_without_rows_change_freely(tmp_path: Path) -> None:
+    graph = made(tmp_path, rows="")
+    graph.load('{"type": "Thing", "data": {"label": "pen"}}')
+    graph.mutate('query m() { delete Thing where label = "pen" }')
+    edge = "edge Knows: Person -> Person { since: I32? }"
+    free = (
+        PEOPLE.replace("mail: String?", 'nick: String @rename_from("mail")  at: Date')
+        .replace("label: String @key", "label: String  price: I64  @key(label, price)  photo: Blob?")
+        .replace(edge, edge.replace("{ since: I32? }", "@card(1..2) { on: Date }"))
+    )
+    with pytest.raises(BadRequest) as caught:
+        graph.schema.apply(free)
+    assert caught.value.code == "OG-MF-104"  # what may be null can't become required, rows or not
+    free = free.replace("nick: String ", "nick: String? ")
+    graph.schema.apply(free)
+    graph.load(
+        '{"type": "Person", "data": {"name": "a", "kind": "a", "at": "2026-01-31"}}\n'
+        '{"type": "Thing", "data": {"label": "pen", "price": 2, "photo": "base64:AAEC"}}\n'
+        '{"edge": "Knows", "from": "a", "to": "a", "data": {"on": "2026-01-31"}}'
+    )
+    sound(graph)
+
+
+def test_blobs_are_added_and_dropped(tmp_path: Path) -> None:
+    graph = made(tmp_path)
+    start = graph.head().id
+    wider = PEOPLE.replace("label: String @key", "label: String @key  photo: Blob?")
+    graph.schema.apply(wider)
+    assert list(graph.diff(start, "main")) == []
+    graph.load('{"type": "Thing", "data": {"label": "pen", "photo": "base64:AAEC"}}', mode="merge")
+    assert graph.blob("Thing", "pen", "photo").read() == b"\x00\x01\x02"
+    assert [(e["id"], e["op"]) for e in graph.diff(start, "main")] == [("pen", "update")]
+    with_photo = graph.head().id
+    graph.schema.apply(PEOPLE)
+    assert graph.blob("Thing", "pen", "photo", at=with_photo).read() == b"\x00\x01\x02"
+    assert list(graph.diff(with_photo, "main")) == []
+    sound(graph)
+
+
 # ---- refusals --------------------------------------------------------------------------------------------------------
 
 

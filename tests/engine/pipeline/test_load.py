@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import omnigraph
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, Conflict
 from omnigraph.pipeline.load import LoadJob, run
+from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging
 from omnigraph.write.mapping import Mapping
 
 pytestmark = pytest.mark.spark
@@ -353,3 +354,26 @@ def test_blobs_arrive_byte_for_byte(tmp_path: Path, spark: object, monkeypatch: 
         bad.write_text('{"type": "Person", "data": {"name": "x", "photo": "file:///etc/passwd"}}')
         with pytest.raises(BadRequest, match="files and addresses aren't read"):
             loader(uri, [str(bad)], "append", None, OPERATION[:-1] + "3")
+
+
+def test_a_load_prepared_on_the_old_schema_is_told_to_retry(
+    tmp_path: Path, spark: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The executors have written their files; the schema changes before the driver commits."""
+    uri, rows = str(tmp_path / "graph"), tmp_path / "rows.ndjson"
+    omnigraph.init(uri, schema="node Person { name: String @key }\nnode Thing { t: String @key }\n").close()
+    rows.write_text('{"type": "Thing", "data": {"t": "pen"}}\n')
+    commit = Repository.commit
+
+    def late(repository: Repository, staging: Staging, base: Snapshot) -> CommitInfo:
+        with omnigraph.open(uri) as graph:
+            graph.schema.apply("node Person { name: String @key  age: I32? }\nnode Thing { t: String @key }\n")
+        return commit(repository, staging, base)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Repository, "commit", late)
+        with pytest.raises(Conflict) as caught:
+            on_spark(uri, [str(rows)], "append", None, OPERATION)
+    assert (caught.value.code, caught.value.retryable) == ("schema_changed", True)
+    on_spark(uri, [str(rows)], "append", None, OPERATION)
+    assert content(uri)["node:Thing"] == [{"id": "pen", "t": "pen"}]
