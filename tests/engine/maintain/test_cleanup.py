@@ -348,6 +348,30 @@ def test_a_removal_waits_for_first_writes_and_then_says_so(
     assert repository.cleanup(keep=1, confirm=True).failed == ()
 
 
+def test_the_table_of_a_dropped_type_goes_with_the_last_commit_that_saw_it(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema=SCHEMA)
+    put(graph, "a")
+    put(graph, "q", type="Q")
+    location, saw = graph.snapshot().tables["node:Q"].location, graph.head().id
+    graph.schema.apply(SCHEMA.replace("node Q { slug: String @key }\n", ""))
+    put(graph, "b")
+    graph.cleanup(keep=4, confirm=True)
+    assert rows(graph, "main", saw) == ['{"type":"P","data":{"slug":"a","n":null}}',
+                                        '{"type":"Q","data":{"slug":"q"}}']  # fmt: skip
+    (looked,) = [t for t in graph.cleanup(keep=2).tables if t.location == location]
+    assert looked.action == "planned"
+    (done,) = [t for t in graph.cleanup(keep=2, confirm=True).tables if t.location == location]
+    assert done.action == "dropped"
+    assert not (Path(graph.uri) / location).exists()
+    assert gone(graph, "main", saw)
+    assert graph.verify().ok
+    graph.schema.apply(SCHEMA)
+    put(graph, "new", type="Q")
+    assert graph.verify().ok
+    graph.cleanup(keep=1, confirm=True)
+    assert graph.snapshot().scan("node:Q", ["slug"])["slug"].to_pylist() == ["new"]
+
+
 def test_old_versions_of_one_table_alone(graph: omnigraph.Graph) -> None:
     """What a hard drop asks for: history of one table goes, the rest stays."""
     put(graph, "q1", type="Q")
