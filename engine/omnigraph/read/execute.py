@@ -84,16 +84,24 @@ def execute(
         raise fault.of(compiled.name) from None
 
 
-def explain(compiled: CompiledQuery, snapshot: Snapshot, params: Mapping[str, Any], *, analyze: bool = False) -> str:
+def explain(
+    compiled: CompiledQuery,
+    snapshot: Snapshot,
+    params: Mapping[str, Any],
+    *,
+    analyze: bool = False,
+    settings: ReadSettings | None = None,
+) -> str:
     """The plan as text: one line a step, with pushed conditions, the way an edge is followed, and expected rows.
 
     Args:
         analyze: run the query too, and add to each step the rows it gave and the time it took.
+        settings: limits and preferences other than the process's.
 
     Raises:
         BadRequest: as `execute`, where the query is run.
     """
-    ctx = _context(snapshot, params)
+    ctx = _context(snapshot, params, settings=settings)
     made = plan(compiled, ctx.catalog, snapshot)
     if not analyze:
         return f"query {compiled.name}\n{made.describe(ctx)}"

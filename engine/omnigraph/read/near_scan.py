@@ -40,7 +40,10 @@ class NearScanStep:
     asked: bool
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
-        return self._found(ctx) or self.scan.run(ctx, frame)
+        found = self._found(ctx)
+        if ctx.trace is not None and found is None:
+            ctx.trace.modes[id(self)] = "exact"
+        return self.scan.run(ctx, frame) if found is None else found
 
     def _index(self, ctx: Context) -> str | None:
         rows = ctx.snapshot.tables[self.scan.table_key].row_count
@@ -79,7 +82,7 @@ class NearScanStep:
 
     def describe(self, ctx: Context, rows: float) -> str:
         index = self._index(ctx)
-        if index is None:
+        if index is None or (ctx.trace is not None and id(self) in ctx.trace.modes):
             return f"{self.scan.describe(ctx, rows)}, nearest exact"
         pushed = pushed_filter(self.scan.where, ctx.params)
         return f"scan    {self.scan.text}  approximate ({index}){f' where {pushed}' if pushed else ''}"

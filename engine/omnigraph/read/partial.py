@@ -72,6 +72,12 @@ class PartialTable(Rows):
         columns = {name: one_array(found.column(name)) for name in found.column_names if name != ROW_ID}
         return self.absorb(ids, columns), found
 
+    def take(self, row_ids: RowIds, names: Iterable[str]) -> Longs:
+        """The positions of rows by their ids, with some of their columns."""
+        wanted = list(dict.fromkeys(names))
+        found = self._snapshot.take(self.table_key, row_ids, wanted)
+        return self.absorb(row_ids, {name: one_array(found.column(name)) for name in wanted})
+
     def among(self, name: str, values: Array, names: Iterable[str]) -> tuple[Longs, pa.Table]:
         """Look up the rows whose column has one of some distinct texts (and perhaps others)."""
         few = len(values) * _WHOLE < self._size or self._size < 100

@@ -20,6 +20,7 @@ from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import REFRESHED
 from omnigraph.read.tables import TableData
 from omnigraph.read.walk import conjuncts
+from omnigraph.read.word_lookup import WordSearch, words_asked
 
 __all__ = ["ScanStep", "pushed_filter"]
 
@@ -70,7 +71,8 @@ def pushed_filter(where: Expr | None, params: Any) -> str | None:
     return " AND ".join(parts) if parts else None
 
 
-_SCAN, _CELL, _ID = 1500.0, 0.05, 0.2  # microseconds: of a selective scan, of a value read, of an id hashed
+_SCAN, _CELL, _ID, _WORDS = 1500.0, 0.05, 0.2, 5.0
+"""Microseconds: of a selective scan, of a value read, of an id hashed, of a text cut into words."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,12 +108,16 @@ class ScanStep:
     def _find(self, ctx: Context) -> Binding:
         table = ctx.tables.get(ctx.snapshot, self.table_key)
         if self._alone(ctx, table, count=True):
-            pushed = self._pushed(ctx)
-            if pushed is not None:
+            pushed, rows = self._pushed(ctx), ctx.partial(self.table_key)
+            asked = self._words(ctx)
+            row_ids = None if asked is None else asked.row_ids(ctx, self.table_key, pushed)
+            if row_ids is not None or pushed is not None:
                 if ctx.trace is not None:
-                    ctx.trace.modes[id(self)] = f"lance scan where {pushed}"
-                rows = ctx.partial(self.table_key)
-                at, _ = rows.read(self.needed, pushed)
+                    ctx.trace.modes[id(self)] = self._how(ctx, pushed, asked if row_ids is not None else None)
+                if row_ids is not None:
+                    at = rows.take(row_ids, self.needed)
+                else:
+                    at, _ = rows.read(self.needed, pushed)
                 if self.test is not None:
                     at = at[rows_where(ctx, rows, self.var, self.test, at)]
                 return Binding(rows, at)
@@ -140,7 +146,9 @@ class ScanStep:
             return False
         if self.estimate * 20 > table.rows:
             return False
-        whole = table.rows * (_CELL * len(self.needed) + _ID) * (REFRESHED if table.refreshes else 1)
+        words = sum(isinstance(c, Call) and c.fn in ("search", "match_text", "fuzzy") for c in conjuncts(self.where))
+        each = _CELL * len(self.needed) + _ID + _WORDS * words
+        whole = table.rows * each * (REFRESHED if table.refreshes else 1)
         key = ("rows", ctx.snapshot.fingerprint(self.table_key))
         return ctx.rather_alone(key, _SCAN, max(whole, 2 * _SCAN), count=count)
 
@@ -151,15 +159,26 @@ class ScanStep:
                 return f"`id` = {text}"
         return pushed_filter(self.where, ctx.params)
 
+    def _words(self, ctx: Context) -> WordSearch | None:
+        return None if self.key is not None else words_asked(ctx, self.table_key, self.where)
+
+    def _how(self, ctx: Context, pushed: str | None, asked: WordSearch | None) -> str:
+        where = "" if pushed is None else f" where {pushed}"
+        if asked is None:
+            return f"lance scan{where}"
+        return f"words through {ctx.snapshot.words_index(self.table_key, asked.column)}{where}"
+
     def expected(self, rows: float) -> float:
         return rows * self.estimate
 
     def describe(self, ctx: Context, rows: float) -> str:
         table = ctx.tables.get(ctx.snapshot, self.table_key)
+        alone = ctx.trace is None and self._alone(ctx, table, count=False)
+        pushed, asked = (self._pushed(ctx), self._words(ctx)) if alone else (None, None)
         if ctx.trace is not None and (noted := ctx.trace.modes.get(id(self))):
             how = noted
-        elif ctx.trace is None and self._alone(ctx, table, count=False) and (pushed := self._pushed(ctx)) is not None:
-            how = f"lance scan where {pushed}"
+        elif pushed is not None or asked is not None:
+            how = self._how(ctx, pushed, asked)
         elif self.key is not None:
             how = "by key"
         else:

@@ -10,6 +10,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from lance.query import FullTextOperator, MatchQuery
 
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.schema.catalog import Catalog
@@ -25,7 +26,7 @@ from omnigraph.storage.blobs import (
 )
 from omnigraph.storage.delta import RowChanges, file_names, row_changes
 from omnigraph.storage.engine import Engine
-from omnigraph.storage.index_kinds import vector_index
+from omnigraph.storage.index_kinds import text_index, vector_index
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.needed import remember_snapshot
 from omnigraph.storage.schemas import load_catalog, load_ir
@@ -152,6 +153,30 @@ class Snapshot:
     def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> RowChanges | None:
         """What changed in the table since an earlier version with these `file_names`; see `delta.row_changes`."""
         return row_changes(self._engine.store, old, files, self.ref(table_key), most=most)
+
+    def words_index(self, table_key: str, column: str) -> str | None:
+        """The name of the index a word search of the column asks; None where none cuts texts as ours do."""
+        with lance_errors(f"reading the indices of {table_key}"):
+            found = text_index(self.dataset(table_key), column)
+        return None if found is None else str(found.name)
+
+    def find_words(
+        self, table_key: str, column: str, words: Sequence[str], *, every: bool, most: int, filter: str | None = None
+    ) -> np.ndarray[Any, np.dtype[np.uint64]]:
+        """Row ids of rows of a filter with one of the words, or all of them: at most `most`, the newest included."""
+        operator = FullTextOperator.AND if every else FullTextOperator.OR
+        query = MatchQuery(" ".join(words), column, operator=operator)
+        with lance_errors(f"searching {table_key}"):
+            scanner = self.dataset(table_key).scanner(
+                columns=["_rowid"],
+                full_text_query=query,
+                filter=filter,
+                prefilter=True,
+                limit=most,
+                disable_scoring_autoprojection=True,
+            )
+            ids: np.ndarray[Any, np.dtype[np.uint64]] = scanner.to_table().column("_rowid").to_numpy()
+        return ids
 
     def vector_index(self, table_key: str, column: str) -> str | None:
         """The index a search of the column's vectors asks, as its kind and name; None where none is for cosine."""

@@ -60,6 +60,9 @@ class MemorySnapshot:
     def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> None:
         """Nothing tells."""
 
+    def words_index(self, table_key: str, column: str) -> str | None:
+        return None
+
     def vector_index(self, table_key: str, column: str) -> str | None:
         return None
 
