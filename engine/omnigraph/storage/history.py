@@ -63,7 +63,10 @@ RECOVERIES_SCHEMA = pa.schema(
     ]
 )
 COMPACT_ABOVE = 24
-"""Fragments of a system table from which on it is compacted."""
+"""Short fragments of a system table from which on they are compacted."""
+
+LONG_ROWS = 2_000
+"""Rows from which on a fragment of a system table isn't short."""
 
 VERSIONS_KEPT = 256
 """Versions of a history table between two removals of the old ones: nobody reads them, and every open lists them."""
@@ -332,16 +335,23 @@ def _with_every_column(dataset: lance.LanceDataset) -> lance.LanceDataset:
 
 
 def compact(dataset: lance.LanceDataset) -> None:
-    """Keep a system table small: every commit adds a fragment, and every read and publish pays for each."""
-    if len(dataset.get_fragments()) > COMPACT_ABOVE:
-        compact_system(dataset)
+    """Keep a system table small: every commit adds a fragment, and every read and publish pays for each.
+
+    Long fragments are left as they are, so that the work of a commit doesn't grow with the history.
+    """
+    if dataset.stats.dataset_stats(max_rows_per_group=LONG_ROWS)["num_small_files"] > COMPACT_ABOVE:
+        compact_system(dataset, target_rows_per_fragment=LONG_ROWS, materialize_deletions=False)
 
 
-def compact_system(dataset: lance.LanceDataset) -> bool:
-    """Compact a system table now. False: there is nothing to gain, or another commit came first."""
+def compact_system(dataset: lance.LanceDataset, **options: Any) -> bool:
+    """Compact a system table now. False: there is nothing to gain, or another commit came first.
+
+    Args:
+        options: Lance's; none makes it one fragment.
+    """
     before = int(dataset.version)
     try:
-        dataset.optimize.compact_files()
+        dataset.optimize.compact_files(**options)
     except OSError as error:
         if not is_commit_race(error):
             raise

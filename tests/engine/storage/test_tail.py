@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind, tail
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, history, tail
+from omnigraph.storage.layout import COMMITS, MANIFEST
 
 SCHEMA = "node P {\n    name: String @key\n    age: I64?\n}\n"
 
@@ -93,3 +94,19 @@ def test_a_join_without_its_write_is_covered_by_the_next_write(repository: Repos
     assert len(other.commits()) == before + 1
     assert other.drift(other.snapshot(), "node:P") is None
     assert read(other) == {f"p{i}": i for i in range(5)} | {"p9": 9}
+
+
+def test_system_tables_keep_long_files_and_join_short_ones(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "LONG_ROWS", 10)
+    monkeypatch.setattr(history, "COMPACT_ABOVE", 3)
+    for i in range(30):
+        write(repository, "main", i, f"p{i}")
+    repository.close()
+    for name in (MANIFEST, COMMITS):
+        sizes = [f.physical_rows for f in repository.engine.store.latest(name).get_fragments()]
+        assert sum(size >= 10 for size in sizes) >= 2, (name, sizes)
+        assert sum(size < 10 for size in sizes) <= 5, (name, sizes)
+    assert len(Repository.open(repository.uri).commits()) == 31
+    assert len(read(repository)) == 30
