@@ -560,8 +560,8 @@ class Graph:
             mode: `append` refuses ids that exist, `merge` updates them, `overwrite` replaces the rows of these types.
             branch: the branch to load into.
             from_: the branch to make a missing `branch` from.
-            mapping: how the columns of Parquet, CSV and Arrow files become properties.
-            format: of all files: ndjson, parquet, csv or arrow; default by their suffixes.
+            mapping: how the columns of Parquet, ORC, CSV and Arrow files become properties.
+            format: of all files: ndjson, parquet, orc, csv or arrow; default by their suffixes.
             actor: who asks; default is the graph's.
             operation_id: a ULID; the same one again changes nothing.
             progress: called now and then with what is done so far.

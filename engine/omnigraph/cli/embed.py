@@ -83,7 +83,8 @@ def embed(
         },
     )
     if report.refused_count:
-        out.note(f"the provider refuses {report.refused_count:,} texts; their rows have no vector:")
+        few = "1 text" if report.refused_count == 1 else f"{report.refused_count:,} texts"
+        out.note(f"the provider refuses {few}; their rows stay as they are:")
         for record in report.refused:
             out.note(f"  {record}")
         raise typer.Exit(FAILURE)

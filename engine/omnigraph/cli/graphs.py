@@ -63,7 +63,7 @@ def load(
     ] = None,
     mapping: Annotated[
         Path | None,
-        typer.Option("--mapping", "-m", metavar="FILE", help="A mapping (YAML) of Parquet, CSV or Arrow files."),
+        typer.Option("--mapping", "-m", metavar="FILE", help="A mapping (YAML) of Parquet, ORC, CSV or Arrow files."),
     ] = None,
     mode: Annotated[
         Literal["append", "merge", "overwrite"],
@@ -148,7 +148,8 @@ def load(
         },
     )
     if result.quarantined:
-        out.note(f"{result.quarantined:,} bad record(s) were left out; they are in {quarantine}, each with its reasons")
+        few = "1 bad record was" if result.quarantined == 1 else f"{result.quarantined:,} bad records were"
+        out.note(f"{few} left out; {quarantine} has the reasons")
     if result.unfilled:
         waiting = ", ".join(f"{n:,} of {name}" for name, n in result.unfilled)
         out.note(f"texts without their vector: {waiting}; omnigraph embed {graph} makes them")

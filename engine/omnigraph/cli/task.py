@@ -130,7 +130,7 @@ def load(
     ],
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="The load's name, for messages.")] = "load",
     format: Annotated[
-        Literal["ndjson", "parquet", "csv", "arrow"] | None,
+        Literal["ndjson", "parquet", "csv", "arrow", "orc"] | None,
         typer.Option("--format", help="What the files hold; default by their suffixes."),
     ] = None,
     mapping: Annotated[

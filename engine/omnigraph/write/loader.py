@@ -134,7 +134,7 @@ def load(
         mode: `append` refuses ids that exist, `merge` updates them (omitted properties stay), `overwrite` replaces
             the rows of every type that the sources hold.
         from_: the branch to fork a missing `branch` from.
-        mapping: how columns become properties; needed for Parquet, CSV and Arrow files.
+        mapping: how columns become properties; needed for Parquet, ORC, CSV and Arrow files.
         operation_id: ULID of the write; the same id again changes nothing.
         embed: when the vectors that `@embed` makes and records omit are made; default `OMNIGRAPH_EMBED_WRITES`.
         quarantine: a file for the bad records, which are then left out instead of refusing the load.

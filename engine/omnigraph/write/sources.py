@@ -47,6 +47,7 @@ _SUFFIXES = {
     ".feather": "arrow",
     ".arrows": "arrow",
     ".ipc": "arrow",
+    ".orc": "orc",
 }
 
 
@@ -364,8 +365,8 @@ def _relative(path: str, base: str) -> str:
 
 
 def _file(path: str, label: str, format: str, mapping: SourceMapping | None) -> SourceFile:
-    if format not in ("ndjson", "parquet", "csv", "arrow"):
-        raise BadRequest(f"{path}: {format} files can't be read here; write them as Parquet, CSV, Arrow or NDJSON")
+    if format not in _SUFFIXES.values():
+        raise BadRequest(f"{path}: {format} files can't be read; write them as Parquet, ORC, CSV, Arrow or NDJSON")
     if format == "ndjson" and mapping is not None:
         raise BadRequest(f"{path}: NDJSON records name their own types; leave it out of the mapping")
     size = os.path.getsize(path) if "://" not in path else 0

@@ -1,4 +1,4 @@
-"""Parquet, CSV and Arrow files, and tables in memory, through a mapping. Row numbers count from 1, headers aside."""
+"""Parquet, ORC, CSV and Arrow files, and tables in memory, through a mapping. Rows count from 1, headers aside."""
 
 from __future__ import annotations
 
@@ -61,10 +61,18 @@ def column_names(stream: BinaryIO, format: str, source: SourceMapping) -> list[s
     """The columns of a file, read from its beginning or end alone."""
     if format == "parquet":
         return list(pq.read_schema(stream).names)
+    if format == "orc":
+        return list(_open_orc(stream).schema.names)
     if format == "csv":
         read, parse = _csv_options(source)
         return list(pcsv.open_csv(stream, read_options=read, parse_options=parse).schema.names)
     return list(_open_arrow(stream).schema.names)
+
+
+def _open_orc(stream: BinaryIO) -> Any:
+    from pyarrow import orc  # few need it
+
+    return orc.ORCFile(stream)
 
 
 def _open_arrow(stream: BinaryIO) -> pa.ipc.RecordBatchFileReader | pa.ipc.RecordBatchStreamReader:
@@ -134,6 +142,17 @@ def mapped_batches(
             start += batch.num_rows
         return
     start = 0
+    if format == "orc":
+        file = _open_orc(stream)
+        plan = bind_columns(source, entity, file.schema.names, file=label)
+        for stripe in range(file.nstripes):
+            # One by one: what a stripe gives for a list of columns comes in the file's order.
+            whole: pa.RecordBatch = file.read_stripe(stripe, plan.columns).select(plan.columns)
+            for at in range(0, whole.num_rows, BATCH_ROWS):
+                part = whole.slice(at, BATCH_ROWS)
+                yield part, start
+                start += part.num_rows
+        return
     if format == "csv":
         read, parse = _csv_options(source)
         if blob_names(entity):

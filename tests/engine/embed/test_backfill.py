@@ -169,7 +169,7 @@ def test_the_command(
     assert "texts without their vector: 1 of Person.vec; omnigraph embed" in capsys.readouterr().err
     configured.default = p.status(400, b'{"error": "no"}')
     assert main(["embed", graph.uri]) == 1
-    assert "the provider refuses 1 texts" in capsys.readouterr().err
+    assert "the provider refuses 1 text;" in capsys.readouterr().err
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "none")
     assert main(["embed", graph.uri]) == 1
     assert "no embedding provider is set up" in capsys.readouterr().err

@@ -235,4 +235,4 @@ def test_the_command(graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["load", graph.uri, f"{tmp_path}/p.ndjson", "--quarantine", f"{tmp_path}/bad", "--format", "json"]) == 0
     ran = capsys.readouterr()
     assert json.loads(ran.out)["quarantined"] == 1
-    assert f"1 bad record(s) were left out; they are in {tmp_path}/bad" in ran.err
+    assert f"1 bad record was left out; {tmp_path}/bad has the reasons" in ran.err

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.feather as feather
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -252,7 +253,7 @@ sources:
 """
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "feather"])
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "feather", "orc"])
 def test_files_of_every_format_through_one_mapping(tmp_path: Path, suffix: str) -> None:
     for name, table in (("people", PEOPLE), ("friends", FRIENDS)):
         where = tmp_path / f"{name}.{suffix}"
@@ -260,6 +261,8 @@ def test_files_of_every_format_through_one_mapping(tmp_path: Path, suffix: str) 
             pq.write_table(table, where)
         elif suffix == "csv":
             pcsv.write_csv(table, where)
+        elif suffix == "orc":
+            orc.write_table(table, where)
         elif suffix == "arrow":
             with pa.ipc.new_stream(where, table.schema) as out:
                 out.write_table(table)
@@ -351,11 +354,20 @@ def test_a_csv_option_that_is_none_is_named(tmp_path: Path, options: dict[str, s
         read_all(str(tmp_path), mapping)
 
 
-def test_an_unreadable_parquet_says_so(tmp_path: Path) -> None:
-    (tmp_path / "p.parquet").write_bytes(b"not parquet at all")
+@pytest.mark.parametrize("suffix", ["parquet", "orc"])
+def test_an_unreadable_file_says_so(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"p.{suffix}").write_bytes(b"nothing of the kind at all")
     with pytest.raises(BadRequest) as caught:
-        read_all(None, Mapping.parse("sources: [{path: p.parquet, node: Person}]", base=tmp_path))
-    assert "p.parquet: can't be read as parquet" in str(caught.value)
+        read_all(None, Mapping.parse(f"sources: [{{path: p.{suffix}, node: Person}}]", base=tmp_path))
+    assert f"p.{suffix}: can't be read as {suffix}" in str(caught.value)
+
+
+def test_orc_rows_are_numbered_over_all_stripes(tmp_path: Path) -> None:
+    table = pa.table({"slug": ["abc"] * 30_000, "age": [1] * 29_999 + [999]})
+    orc.write_table(table, tmp_path / "p.orc", stripe_size=1024, batch_size=1024)
+    assert orc.ORCFile(str(tmp_path / "p.orc")).nstripes > 1
+    rows, findings, _ = read_all(None, Mapping.parse("sources: [{path: p.orc, node: Person}]", base=tmp_path))
+    assert (len(rows["node:Person"]), [r.row for r in findings.shown]) == (30_000, [30_000])
 
 
 def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
