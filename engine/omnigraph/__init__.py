@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from omnigraph.query.lint import LintReport, QueryReport
     from omnigraph.read.blob import Blob
     from omnigraph.schema.catalog import Catalog
+    from omnigraph.schema.migrate import MigrationPlan
+    from omnigraph.write.evolving import SchemaResult
     from omnigraph.write.mapping import Mapping
 
     __version__: str
@@ -49,12 +51,14 @@ __all__ = [
     "LintReport",
     "Mapping",
     "MergeConflicts",
+    "MigrationPlan",
     "NotFound",
     "OmniGraphError",
     "QueryReport",
     "QueryResult",
     "RecoveryPending",
     "RowLevelCasContention",
+    "SchemaResult",
     "Span",
     "Unavailable",
     "__version__",
@@ -65,6 +69,7 @@ __all__ = [
 
 _HOMES = (
     {"Blob": "omnigraph.read.blob", "Catalog": "omnigraph.schema.catalog", "Mapping": "omnigraph.write.mapping"}
+    | {"MigrationPlan": "omnigraph.schema.migrate", "SchemaResult": "omnigraph.write.evolving"}
     | dict.fromkeys(("Graph", "QueryResult"), "omnigraph.graph")
     | dict.fromkeys(("LintReport", "QueryReport"), "omnigraph.query.lint")
 )
