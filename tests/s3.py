@@ -11,6 +11,8 @@ from typing import Any
 from uuid import uuid4
 
 import boto3
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 from werkzeug.serving import WSGIRequestHandler
 
@@ -18,6 +20,16 @@ BUCKET = "graphs"
 KEY, SECRET = "AKIDTESTTESTTEST", "s3cr3t-that-nobody-may-see"
 
 Wsgi = Callable[[dict[str, Any], Any], Any]
+
+
+def moved(name: str, data: bytes, uri: str, to: str) -> bytes:
+    """A file of a graph as it would be had the graph been made at `to`, a root with a name of the same length.
+
+    Lance writes the whole path of a dataset into the manifests of its branches.
+    """
+    old, new = (u.rpartition("/")[2].encode() for u in (uri, to))
+    assert len(old) == len(new) >= 12
+    return data.replace(old, new) if "/tree/" in name and name.endswith(".manifest") else data
 
 
 @dataclass
@@ -73,17 +85,22 @@ class S3:
         return data
 
     def copy(self, uri: str, to: str) -> None:
-        client, source, target = self.client(), *(u.removeprefix(f"s3://{BUCKET}/") for u in (uri, to))
+        """Every object of a graph under another root; see `moved`."""
+        client, target = self.client(), to.removeprefix(f"s3://{BUCKET}/")
         for name in self.keys(uri):
-            client.copy_object(
-                Bucket=BUCKET, Key=f"{target}/{name}", CopySource={"Bucket": BUCKET, "Key": f"{source}/{name}"}
-            )
+            client.put_object(Bucket=BUCKET, Key=f"{target}/{name}", Body=moved(name, self.read(uri, name), uri, to))
 
     def upload(self, folder: Any, uri: str) -> None:
         client, prefix = self.client(), uri.removeprefix(f"s3://{BUCKET}/")
         for path in folder.rglob("*"):
             if path.is_file():
                 client.put_object(Bucket=BUCKET, Key=f"{prefix}/{path.relative_to(folder)}", Body=path.read_bytes())
+
+    def drop(self, uri: str) -> None:
+        """Every object of a graph is gone: a server lists all that it holds, so what isn't needed costs time."""
+        client, prefix = self.client(), uri.removeprefix(f"s3://{BUCKET}/")
+        for name in self.keys(uri):
+            client.delete_object(Bucket=BUCKET, Key=f"{prefix}/{name}")
 
     def reset(self) -> None:
         self.seen.clear()
@@ -108,10 +125,33 @@ class S3:
         return answer
 
 
+class Moto(S3):
+    """Its objects are in the memory of this process, so whole graphs are copied without a request."""
+
+    @staticmethod
+    def _backend() -> Any:
+        return s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+
+    def _below(self, uri: str) -> dict[str, Any]:
+        prefix = uri.removeprefix(f"s3://{BUCKET}/") + "/"
+        held = self._backend().buckets[BUCKET].keys
+        return {name.removeprefix(prefix): held[name] for name in list(held) if name.startswith(prefix)}
+
+    def copy(self, uri: str, to: str) -> None:
+        target = to.removeprefix(f"s3://{BUCKET}/")
+        for name, key in self._below(uri).items():
+            self._backend().put_object(BUCKET, f"{target}/{name}", moved(name, key.value, uri, to))
+
+    def drop(self, uri: str) -> None:
+        prefix = uri.removeprefix(f"s3://{BUCKET}/")
+        for name in self._below(uri):
+            self._backend().delete_object(BUCKET, f"{prefix}/{name}")
+
+
 @contextmanager
 def serving() -> Iterator[S3]:
-    """A server with an empty bucket, for as long as the block lasts."""
-    s3 = S3()
+    """moto's server with an empty bucket, for as long as the block lasts."""
+    s3 = Moto()
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -1,10 +1,16 @@
 """Writes to interrupt.
 
-Every scenario leads from one whole state to another; `contents` tells the two apart.
+Every scenario leads from one whole state to another; `contents` tells the two apart. A new kind of writer gets its
+scenario here, and `test_matrix` and `test_matrix_s3` kill it at every step it reaches, in a folder and on S3.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -12,8 +18,9 @@ import pyarrow as pa
 from omnigraph import maintain
 from omnigraph.graph import Schema
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind, tail
-from omnigraph.storage.layout import MANIFEST
+from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind, tail
+from omnigraph.storage.layout import MANIFEST, SCHEMA_LOCK
+from omnigraph.storage.lineage import branch_names
 from omnigraph.write import merging
 
 SCHEMA = """node Person {
@@ -50,9 +57,14 @@ def knows(pairs: list[tuple[str, str]]) -> pa.Table:
     )
 
 
+def create(uri: str) -> None:
+    Repository.create(uri, compile_schema(SCHEMA), operation_id=CREATION)
+
+
 def build(uri: str) -> None:
     """The graph every scenario begins with: people, no cities, a branch `dev`, a branch `topic` with changes."""
-    repository = Repository.create(uri, compile_schema(SCHEMA), operation_id=CREATION)
+    create(uri)
+    repository = Repository.open(uri)
     staging = Staging(
         "main", WriterKind.LOAD, (TableChange("node:Person", appends=people(["ann", "bob", "cy", "dee"], 1)),)
     )
@@ -181,6 +193,14 @@ def untidy(repository: Repository) -> None:
     repository.engine.store.latest(MANIFEST).branches.delete("topic")
 
 
+def without_cities(repository: Repository) -> None:
+    """A type is dropped, softly: its table stays for those who read the past."""
+    alone(repository)
+    Schema(repository, ACTOR).apply(SCHEMA[: SCHEMA.index("node City")] + SCHEMA[SCHEMA.index("edge Knows") :])
+    for i in range(2):
+        append_person(repository, f"late{i}", f"OPLATE{i}")
+
+
 def cleanup(repository: Repository) -> None:
     repository.cleanup(keep=2, confirm=True)
 
@@ -215,29 +235,154 @@ def sweep(repository: Repository) -> None:
     repository.sweep("full")
 
 
-SCENARIOS = {
-    "load": (load, "main", "OPLOAD"),
-    "mutation": (mutation, "main", "OPMUTATE"),
-    "branch": (branch_write, "dev", "OPBRANCH"),
-    "indices": (indices, "main", "OPINDEX"),
-    "optimize": (optimize, "main", "OPOPTIMIZE"),
-    "tail": (long_tail, "main", "OPTAIL"),
-    "merge": (merge, "main", "OPMERGE"),
-    "merge-fork": (merge_into_branch, "dev", "OPMERGEDEV"),
-}
-ACTIONS = {name: action for name, (action, _, _) in SCENARIOS.items()} | {
-    "sweep": sweep,
-    "fragment": fragment,
-    "untidy": untidy,
-    "cleanup": cleanup,
-    "alone": alone,
-    "schema": schema,
-    "create-branch": create_branch,
-    "delete-branch": delete_branch,
-}
+def open_graph(repository: Repository) -> None:
+    """Opening for writing settles what dead writers left; the first one brings an older format to ours."""
+    import omnigraph
+
+    omnigraph.open(repository.uri)
+
+
+def append_person(repository: Repository, name: str, operation_id: str, *, reads: frozenset[str] = frozenset()) -> None:
+    change = TableChange("node:Person", appends=people([name], 3))
+    staging = Staging("main", WriterKind.MUTATION, (change,), reads, operation_id)
+    repository.commit(staging, repository.snapshot())
+
+
+def append_unhealed(uri: str, name: str, operation_id: str, reads: list[str]) -> None:
+    """In a child: a writer that looked for dead ones before the other died."""
+    from omnigraph.storage import commit
+
+    commit.heal = lambda *_: None
+    commit.settle_drift = lambda _engine, _branch, ref: ref
+    append_person(Repository.open(uri), name, operation_id, reads=frozenset(reads))
+
+
+def fragmented(uri: str) -> None:
+    build(uri)
+    fragment(Repository.open(uri))
+
+
+def row_ids(repository: Repository) -> dict[str, Any]:
+    """Every row of main with its row id."""
+    snapshot = repository.snapshot()
+    return {k: sorted(map(str, snapshot.scan(k, ["_rowid", "id"]).to_pylist())) for k in snapshot.tables}
+
+
+def one_file_a_table(repository: Repository) -> None:
+    """A sweep may have published one of the tables under the operation's name: the next compaction does the rest."""
+    maintain.optimize(repository)
+    snapshot = repository.snapshot()
+    assert all(len(snapshot.dataset(key).get_fragments()) <= 1 for key in snapshot.tables)
+
+
+def untidied(uri: str) -> None:
+    build(uri)
+    untidy(Repository.open(uri))
+
+
+def dropped(uri: str) -> None:
+    build(uri)
+    without_cities(Repository.open(uri))
+
+
+def built_alone(uri: str) -> None:
+    build(uri)
+    alone(Repository.open(uri))
+
+
+def numbered_rows(repository: Repository, branch: str) -> dict[str, Any]:
+    """The schema with its ids, and every row with its id and the version that made it."""
+    snapshot = repository.snapshot(branch)
+    rows = {}
+    for key in snapshot.tables:
+        table = snapshot.scan(key, [*snapshot.schema(key).names, "_rowid", "_row_created_at_version"])
+        rows[key] = sorted(map(repr, table.to_pylist()))
+    return {"schema": snapshot.schema_hash, "ids": snapshot.schema_ir.identity, "rows": rows}
+
+
+def no_other_schema(repository: Repository) -> None:
+    """The copies are those of the schema that counts, and nothing of a change that wasn't made is left."""
+    store, snapshot = repository.engine.store, repository.snapshot()
+    assert SCHEMA_LOCK not in branch_names(store, MANIFEST)
+    assert not any(store.files.exists(f"{n}.staging") for n in ("_schema.pg", "_schema.ir.json", "__schema_state.json"))
+    assert store.files.read("_schema.pg").decode() == snapshot.catalog.source
+    assert store.files.read("_schema.ir.json").decode() == snapshot.schema_ir.to_json()
+    assert json.loads(store.files.read("__schema_state.json"))["schema_hash"] == snapshot.schema_hash
+    if store.root.is_local:
+        kept = {ref.location for ref in snapshot.tables.values()}
+        there = {f"{kind}/{p.name}" for kind in ("nodes", "edges") for p in Path(repository.uri, kind).iterdir()}
+        assert there == kept
 
 
 def contents(repository: Repository, branch: str) -> dict[str, Any]:
-    """Every row of the branch, read from one snapshot, in no order of Lance's."""
-    snapshot = repository.snapshot(branch)
-    return {key: sorted(map(repr, snapshot.scan(key).to_pylist())) for key in snapshot.tables}
+    """The schema and every row of the branch, read from one snapshot, in no order of Lance's."""
+    return rows_of(repository.snapshot(branch))
+
+
+def rows_of(snapshot: Snapshot) -> dict[str, Any]:
+    rows = {key: sorted(map(repr, snapshot.scan(key).to_pylist())) for key in snapshot.tables}
+    return rows | {"schema": snapshot.schema_hash}
+
+
+def nothing(_: Repository) -> Any:
+    return None
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One write to interrupt.
+
+    Args:
+        act: does it; done again it is the retry of a write that failed.
+        branch: the branch whose state it changes.
+        build: makes the graph it begins with.
+        neutral: it changes no row.
+        purges: data goes for good, so a reader that began before may lose it.
+        joins: it may leave the short files of a table joined without publishing that.
+        merges: the branch whose head becomes the second parent.
+        look: what tells the states before and after apart, more closely than `contents` if need be.
+        kept: what neither the write nor a kill may change, beside the rows.
+        settled: one more check wherever no write is in flight.
+        ended: one more check after the retry.
+    """
+
+    act: Callable[[Repository], None]
+    branch: str
+    operation_id: str
+    build: Callable[[str], None] = build
+    neutral: bool = False
+    purges: bool = False
+    joins: bool = False
+    merges: str | None = None
+    look: Callable[[Repository, str], dict[str, Any]] = contents
+    kept: Callable[[Repository], Any] = nothing
+    settled: Callable[[Repository], Any] = nothing
+    ended: Callable[[Repository], Any] = nothing
+
+
+SCENARIOS = {
+    "load": Scenario(load, "main", "OPLOAD"),
+    "mutation": Scenario(mutation, "main", "OPMUTATE"),
+    "branch": Scenario(branch_write, "dev", "OPBRANCH"),
+    "indices": Scenario(indices, "main", "OPINDEX", neutral=True, kept=row_ids),
+    "optimize": Scenario(
+        optimize, "main", "OPOPTIMIZE", build=fragmented, neutral=True, kept=row_ids, ended=one_file_a_table
+    ),
+    "tail": Scenario(long_tail, "main", "OPTAIL", joins=True),
+    "schema": Scenario(
+        schema, "main", "OPSCHEMA", build=built_alone, look=numbered_rows, settled=no_other_schema, purges=True
+    ),
+    "merge": Scenario(merge, "main", "OPMERGE", merges="topic"),
+    "merge-fork": Scenario(merge_into_branch, "dev", "OPMERGEDEV", merges="topic"),
+}
+
+
+def perform(uri: str, module: str, name: str) -> None:
+    """In a child: what the function of that name does to the graph, or to the place where none is yet."""
+    act = getattr(import_module(module), name)
+    if act is create:
+        act(uri)
+        return
+    repository = Repository.open(uri)
+    act(repository)
+    repository.close()  # some steps follow the answer

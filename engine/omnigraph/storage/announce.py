@@ -30,12 +30,15 @@ Lineage = tuple[str, str | None]
 @contextmanager
 def announcing(store: Store, doomed: Mapping[Lineage, Sequence[int]]) -> Iterator[None]:
     """Say which versions are about to go; no versions at all mean the whole lineage."""
-    if store.root.is_local or not doomed:
+    if store.root.is_local:
         yield
         return
-    for name in _notices(store):
+    for name in _notices(store):  # also where nothing is doomed: a killed cleanup may have removed all it announced
         if time.time() - ULID.from_str(name).timestamp > NOTICE_SECONDS:
             store.files.delete(f"{CLEANUP}/{name}.json")
+    if not doomed:
+        yield
+        return
     file = f"{CLEANUP}/{ULID()}.json"
     body = [[location, branch, list(versions)] for (location, branch), versions in doomed.items()]
     store.files.write(file, json.dumps({"removing": body}).encode())

@@ -32,7 +32,7 @@ from omnigraph.storage.removal import Removed, remove_versions
 from omnigraph.storage.repair import Drift, RepairReport, drift_of, repair
 from omnigraph.storage.schema_apply import SchemaChange, apply_schema
 from omnigraph.storage.snapshot import Snapshot
-from omnigraph.storage.sweep import SweepReport, sweep
+from omnigraph.storage.sweep import SweepReport, heal, sweep
 from omnigraph.storage.takeover import copy_fragments, copyable
 from omnigraph.storage.travel import commit_at, find_commit, state_of
 from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableRef
@@ -264,13 +264,19 @@ class Repository:
         return copy_fragments(self.engine.store, theirs.ref(table_key), target, files)
 
     def write_target(self, base: Snapshot, table_key: str) -> TableRef:
-        """Where data files for this table go on the snapshot's branch; forks the table if that is its first write."""
+        """Where data files for this table go on the snapshot's branch; forks the table if that is its first write.
+
+        Raises:
+            RecoveryPending: an interrupted write on the branch must be rolled back first.
+            Conflict: another write is making the fork.
+        """
         self._writable()
         ref = base.ref(table_key)
         lineage = lance_branch(base.branch)
         if ref.branch == lineage:
             return ref
         engine = self.engine
+        heal(engine, base.branch)  # a dead writer's fork would look like one in use, and for ever
         clear_orphan(engine.store, engine.manifest, engine.sidecars, ref, base.branch, None)
         with fork_lock(engine.store, exclusive=False):
             ensure_fork(engine.store, ref, base.branch)

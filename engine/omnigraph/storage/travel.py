@@ -50,8 +50,14 @@ def state_of(engine: Engine, branch: str, commit: CommitInfo) -> ManifestState:
     lineage = commit.branch
     if manifest.exists(branch) and manifest.began(branch, commit.manifest_version) == commit.branch:
         lineage = branch
-    if manifest.exists(lineage):
-        state = manifest.at(lineage, commit.manifest_version)
+    try:
+        state = manifest.at(lineage, commit.manifest_version) if manifest.exists(lineage) else None
+    except NotFound:
+        head = manifest.current(lineage).head
+        if commit.id in {c.id for c in _own_line({c.id: c for c in engine.history.commits(lineage, head)}, head)}:
+            raise  # the version was cleaned away; else the branch is a younger one of the same name
+        state = None
+    if state is not None:
         # The origin has several commits of one manifest version.
         origin = commit.schema_hash is None and state.head.manifest_version == commit.manifest_version
         if state.head.id == commit.id or origin:

@@ -120,6 +120,11 @@ def copied(state: State) -> State:
     return {key: {i: dict(row) for i, row in rows.items()} for key, rows in state.items()}
 
 
+def values(edge: Row) -> str:
+    """Of an edge without the id it was given, in one order."""
+    return str((edge["src"], edge["dst"], edge["w"]))
+
+
 def broken(before: State, after: State) -> set[tuple[str, str]]:
     """(kind, table) of each constraint that the new state breaks."""
     out: set[tuple[str, str]] = set()
@@ -423,13 +428,13 @@ class Histories(RuleBasedStateMachine):
         known = self.model.branches[branch]
         assert info.parents == (known.own[-1], *more)
         assert info.id not in self.model.commits
-        fresh = sorted((i for i in state[LIKES] if i.startswith("?")), key=lambda i: str(state[LIKES][i] | {"id": ""}))
+        fresh = sorted((i for i in state[LIKES] if i.startswith("?")), key=lambda i: values(state[LIKES][i]))
         if fresh:
             before = self.model.head(branch).state[LIKES]
             there = self.rows(self.graph, branch)[LIKES]
             given = [i for i in there if i not in before and i not in state[LIKES]]
             assert len(given) == len(fresh)
-            for old, new in zip(fresh, sorted(given, key=lambda i: str(there[i] | {"id": ""})), strict=True):
+            for old, new in zip(fresh, sorted(given, key=lambda i: values(there[i])), strict=True):
                 row = state[LIKES].pop(old)
                 state[LIKES][new] = row | {"id": new}
         number = len(self.model.commits)

@@ -15,6 +15,7 @@ from omnigraph.storage import Repository, Snapshot, Staging, TableChange, Writer
 from omnigraph.storage.commit import _Write
 from omnigraph.storage.forks import fork_lock
 from omnigraph.storage.lineage import branch_names, parent_of
+from omnigraph.write import merge
 
 SCHEMA = "node P {\n    name: String @key\n    age: I64?\n}\nnode Q {\n    name: String @key\n}\n"
 
@@ -227,3 +228,16 @@ def test_a_namesake_with_the_same_versions_is_told_apart(repository: Repository)
         other.snapshot("dev", first.head.id)
     put(other, "dev", "d")
     assert ids(repository.snapshot("dev")) == ["a", "c", "d"]
+
+
+def test_what_was_made_on_a_deleted_branch_is_not_looked_for_on_its_namesake(repository: Repository) -> None:
+    repository.create_branch("dev")
+    put(repository, "dev", "b")
+    put(repository, "dev", "c")
+    made = repository.head("dev")
+    merge(repository, "dev", "main")
+    repository.delete_branch("dev")
+    repository.create_branch("dev", at=repository.commits()[-1].id)
+    with pytest.raises(NotFound, match="read the commit that merged it") as caught:
+        repository.snapshot("main", made.id)
+    assert caught.value.code == "commit_state_gone"

@@ -6,55 +6,13 @@ import shutil
 from pathlib import Path
 
 import lance
-import pyarrow as pa
 import pytest
 
 import omnigraph
 from omnigraph.errors import Conflict
 from omnigraph.storage import Repository, formats
-from omnigraph.storage.formats import KEY, STAMP
-from omnigraph.storage.steps import Step
+from tests.engine.storage.older import SHAPES, older
 from tests.engine.upstream.conftest import fingerprint, unpack
-
-UPDATED = "_row_last_updated_at_version"
-
-
-def older(
-    root: Path, *, marked: bool, stamp: str | None, runs: int = 0, nullable: bool = False, stable: bool = True
-) -> None:
-    """Make `__manifest` anew as an older version made it: the same rows at the same versions."""
-    path = root / "__manifest"
-    now = lance.dataset(str(path))
-    rows = now.scanner(columns=[*now.schema.names, UPDATED]).to_table()
-    fields = [
-        f.with_nullable(nullable).with_metadata(KEY if marked else {}) if f.name == "object_id" else f
-        for f in now.schema
-    ]
-    schema = pa.schema(fields, metadata={STAMP: stamp} if stamp is not None else None)
-    shutil.rmtree(path)
-    made = None
-    for version in range(1, now.version + 1):
-        at = rows.filter(pa.compute.equal(rows[UPDATED], version)).drop_columns([UPDATED])
-        batch = pa.table(at.columns, schema=schema)
-        if made is None:
-            made = lance.write_dataset(batch, str(path), enable_stable_row_ids=stable, data_storage_version="2.2")
-        elif batch.num_rows:
-            made = lance.write_dataset(batch, made, mode="append")
-        else:
-            made.update_config({"nothing": str(version)})
-    assert made is not None
-    assert made.version == now.version
-    for i in range(runs):
-        made.create_branch(f"__run__{i}", made.version)
-
-
-SHAPES = {
-    "none": {"marked": False, "stamp": None, "runs": 2},
-    "1": {"marked": False, "stamp": "1", "runs": 1},
-    "2": {"marked": True, "stamp": "2", "runs": 2},
-    "2 without runs": {"marked": True, "stamp": "2"},
-    "3": {"marked": True, "stamp": "3"},
-}
 
 
 @pytest.fixture
@@ -100,32 +58,6 @@ def test_a_publish_migrates_too(root: Path) -> None:
     assert not is_ours(root)
     graph.mutate('query q() { insert Tag { name: "new" } }')
     assert is_ours(root)
-
-
-@pytest.mark.parametrize("at", [Step.FORMAT_KEY_MARKED, Step.FORMAT_RUN_DELETED, Step.FORMAT_STAMPED])
-@pytest.mark.parametrize("time", [1, 2])
-def test_a_crash_between_two_writes_is_made_good(
-    root: Path, at: Step, time: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    older(root, **SHAPES["none"])  # type: ignore[arg-type]
-    reached = []
-
-    def die(step: Step) -> None:
-        reached.append(step)
-        if reached.count(at) == time and step == at:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(formats, "reach", die)
-        if (at, time) == (Step.FORMAT_KEY_MARKED, 2):
-            omnigraph.open(root)  # there is one key to mark
-        else:
-            with pytest.raises(KeyboardInterrupt):
-                omnigraph.open(root)
-    assert hosts(root) == 7
-    omnigraph.open(root)
-    assert is_ours(root)
-    omnigraph.open(root).mutate('query q() { insert Tag { name: "new" } }')
 
 
 @pytest.mark.parametrize("stamp", ["4", "17", "later"])

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.ground import Bucket, Folder
+from tests.crash.matrix import Matrix
+from tests.crash.nursery import Nursery
+from tests.s3 import environment, serving
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    running = Nursery()
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def folders(nursery: Nursery) -> Iterator[Matrix]:
+    """The matrix in a folder; in memory where there is room, for hundreds of graphs come and go."""
+    memory = Path("/dev/shm")
+    roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2**30
+    with tempfile.TemporaryDirectory(prefix="omnigraph-", dir=memory if roomy else None) as folder:
+        yield Matrix(Folder(Path(folder)), nursery)
+
+
+@pytest.fixture(scope="module")
+def buckets(nursery: Nursery) -> Iterator[Matrix]:
+    """The matrix on S3."""
+    with serving() as server, environment(server):
+        yield Matrix(Bucket(server), nursery)
