@@ -31,7 +31,7 @@ from omnigraph.write.columns import Cast
 from omnigraph.write.findings import BadRecord, Findings
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, key_parts
 
-__all__ = ["BLOCK_BYTES", "read_ndjson"]
+__all__ = ["BLOCK_BYTES", "Lines", "blocks", "json_type", "parse_lines", "read_ndjson", "split_lines"]
 
 BLOCK_BYTES = 8 << 20
 LINE_MAX_BYTES = 1 << 30
@@ -51,7 +51,7 @@ _TOP = frozenset({"type", "edge", "from", "to", "id", "data"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Lines:
+class Lines:
     """Records of a block: `text` (binary, one a line), `offsets` their places in the file (int64).
 
     `plain`: every line is UTF-8 from `{` to `}`. Then no value spans two lines, since `}` and `{` never meet inside
@@ -62,8 +62,8 @@ class _Lines:
     offsets: npt.NDArray[Any]
     plain: bool
 
-    def take(self, where: npt.NDArray[Any]) -> _Lines:
-        return _Lines(self.text.take(pa.array(where)), self.offsets[where], self.plain)
+    def take(self, where: npt.NDArray[Any]) -> Lines:
+        return Lines(self.text.take(pa.array(where)), self.offsets[where], self.plain)
 
     def stream(self) -> bytes:
         return b"\n".join(self.text.to_pylist()) if self.text.offset or self.text.null_count else self._buffer()
@@ -98,31 +98,31 @@ def read_ndjson(
 
     def parsed(block: bytes, offset: int) -> tuple[list[TypedBatch], Findings]:
         mine = replace(reading, findings=Findings(reading.findings.kept))
-        lines = _split(block, offset)
+        lines = split_lines(block, offset)
         if len(lines.text) == 0:
             return [], mine.findings
         groups, hint[0] = _by_type(lines, mine, hint[0])
         return [batch for group in groups for batch in _read_group(*group, mine, file, label)], mine.findings
 
-    for batches, findings in _in_order(parsed, _blocks(stream, start, end, label), threads):
+    for batches, findings in _in_order(parsed, blocks(stream, start, end, label), threads):
         reading.findings.merge(findings)
         yield from batches
 
 
-def _in_order(work: Callable[..., T], blocks: Iterator[tuple[bytes, int]], threads: int) -> Iterator[T]:
+def _in_order(work: Callable[..., T], pieces: Iterator[tuple[bytes, int]], threads: int) -> Iterator[T]:
     """The results of the blocks one after the other, a few of them worked on at a time."""
-    first, second = next(blocks, None), next(blocks, None) if threads > 1 else None
+    first, second = next(pieces, None), next(pieces, None) if threads > 1 else None
     if first is None:
         return
     if second is None:
         yield work(*first)
-        for block in blocks:
+        for block in pieces:
             yield work(*block)
         return
     waiting = deque[Future[T]]()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="omnigraph-ndjson")
     try:
-        for block in chain((first, second), blocks):
+        for block in chain((first, second), pieces):
             waiting.append(pool.submit(work, *block))
             if len(waiting) > threads:
                 yield waiting.popleft().result()
@@ -132,7 +132,7 @@ def _in_order(work: Callable[..., T], blocks: Iterator[tuple[bytes, int]], threa
         pool.shutdown(cancel_futures=True)
 
 
-def _blocks(stream: BinaryIO, start: int, end: int | None, label: str) -> Iterator[tuple[bytes, int]]:
+def blocks(stream: BinaryIO, start: int, end: int | None, label: str) -> Iterator[tuple[bytes, int]]:
     """Pieces of whole lines, each with its offset."""
     offset = start
     if start > 0:
@@ -181,7 +181,7 @@ def _next_line(stream: BinaryIO, at: int) -> int:
     return at
 
 
-def _split(block: bytes, offset: int) -> _Lines:
+def split_lines(block: bytes, offset: int) -> Lines:
     if block[-1] != _NEWLINE:
         block += b"\n"
     data = np.frombuffer(block, dtype=np.uint8)
@@ -192,11 +192,11 @@ def _split(block: bytes, offset: int) -> _Lines:
     )
     offsets = bounds[:-1] + offset
     if (data[bounds[:-1]] == _BRACE).all():
-        return _Lines(text, offsets, _plain(text, data, ends))
+        return Lines(text, offsets, _plain(text, data, ends))
     skip = pc.match_substring_regex(text.cast(pa.binary()), r"^(\xef\xbb\xbf)?\s*(//.*)?\s*$")
     kept: npt.NDArray[Any] = np.flatnonzero(~np.asarray(skip))
     lines = text.take(pa.array(kept))
-    return _Lines(lines, offsets[kept], _plain(lines, None, None))
+    return Lines(lines, offsets[kept], _plain(lines, None, None))
 
 
 def _plain(text: Array, data: npt.NDArray[Any] | None, ends: npt.NDArray[Any] | None) -> bool:
@@ -211,7 +211,7 @@ def _plain(text: Array, data: npt.NDArray[Any] | None, ends: npt.NDArray[Any] | 
     return bool(pc.all(whole).as_py() is not False)
 
 
-def _parse(data: bytes, schema: pa.Schema, unexpected: Literal["error", "ignore"]) -> pa.Table:
+def parse_lines(data: bytes, schema: pa.Schema, unexpected: Literal["error", "ignore"]) -> pa.Table:
     return pj.read_json(
         io.BytesIO(data),
         read_options=pj.ReadOptions(use_threads=False, block_size=len(data) + 1),
@@ -219,10 +219,10 @@ def _parse(data: bytes, schema: pa.Schema, unexpected: Literal["error", "ignore"
     ).combine_chunks()
 
 
-_Group = tuple[NodeType | EdgeType | None, _Lines, pa.Table | None]
+_Group = tuple[NodeType | EdgeType | None, Lines, pa.Table | None]
 
 
-def _by_type(lines: _Lines, reading: Reading, hint: str | None) -> tuple[list[_Group], str | None]:
+def _by_type(lines: Lines, reading: Reading, hint: str | None) -> tuple[list[_Group], str | None]:
     """Lines grouped by table, in the order of first appearance; those already parsed come with their columns."""
     if hint is not None:
         entity = reading.catalog.by_table_key[hint]
@@ -232,7 +232,7 @@ def _by_type(lines: _Lines, reading: Reading, hint: str | None) -> tuple[list[_G
     if not lines.plain:
         return [(None, lines, None)], None
     try:
-        head = _parse(lines.stream(), _HEAD, "ignore")
+        head = parse_lines(lines.stream(), _HEAD, "ignore")
     except pa.ArrowInvalid:
         return [(None, lines, None)], None
     if head.num_rows != len(lines.text):
@@ -266,7 +266,7 @@ def _all_of(entity: NodeType | EdgeType, table: pa.Table) -> bool:
     return table[other].null_count == table.num_rows and names.to_pylist() == [entity.name]
 
 
-def _json_type(kind: Type) -> pa.DataType:
+def json_type(kind: Type) -> pa.DataType:
     """How a property's value stands in JSON."""
     if kind.base == "Vector":
         return pa.list_(pa.float32())
@@ -276,11 +276,11 @@ def _json_type(kind: Type) -> pa.DataType:
 
 def _end_type(node: NodeType) -> pa.DataType:
     parts = key_parts(node)
-    return _json_type(parts[0]) if len(parts) == 1 else pa.list_(pa.string())
+    return json_type(parts[0]) if len(parts) == 1 else pa.list_(pa.string())
 
 
 def _group_schema(entity: NodeType | EdgeType, nodes: Mapping[str, NodeType]) -> pa.Schema:
-    data = [pa.field("id", pa.string()), *(pa.field(p.name, _json_type(p.type)) for p in entity.properties.values())]
+    data = [pa.field("id", pa.string()), *(pa.field(p.name, json_type(p.type)) for p in entity.properties.values())]
     fields = [*_HEAD, pa.field("id", pa.string()), pa.field("data", pa.struct(data))]
     if isinstance(entity, EdgeType):
         fields += [
@@ -290,10 +290,10 @@ def _group_schema(entity: NodeType | EdgeType, nodes: Mapping[str, NodeType]) ->
     return pa.schema(fields)
 
 
-def _parse_group(reading: Reading, entity: NodeType | EdgeType, lines: _Lines) -> pa.Table | None:
+def _parse_group(reading: Reading, entity: NodeType | EdgeType, lines: Lines) -> pa.Table | None:
     """The lines' columns, or None where they aren't one record each that fits the type's schema."""
     try:
-        table = _parse(lines.stream(), _group_schema(entity, reading.catalog.nodes), "error")
+        table = parse_lines(lines.stream(), _group_schema(entity, reading.catalog.nodes), "error")
     except pa.ArrowInvalid:
         return None
     return table if table.num_rows == len(lines.text) and _finite(table) else None
@@ -310,7 +310,7 @@ def _finite(table: pa.Table) -> bool:
 
 
 def _read_group(
-    entity: NodeType | EdgeType | None, lines: _Lines, table: pa.Table | None, reading: Reading, file: int, label: str
+    entity: NodeType | EdgeType | None, lines: Lines, table: pa.Table | None, reading: Reading, file: int, label: str
 ) -> Iterator[TypedBatch]:
     if entity is not None and table is not None:
         yield _from_columns(entity, lines, table, reading, file, label, None)
@@ -330,7 +330,7 @@ def _read_group(
 
 def _from_columns(
     entity: NodeType | EdgeType,
-    lines: _Lines,
+    lines: Lines,
     table: pa.Table,
     reading: Reading,
     file: int,
@@ -457,7 +457,7 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
 
 def _from_records(
     entity: NodeType | EdgeType,
-    lines: _Lines,
+    lines: Lines,
     records: list[tuple[int, dict[str, Any]]],
     reading: Reading,
     file: int,
@@ -484,7 +484,7 @@ def _from_records(
     datas = [r.get("data") or {} for _, r in records]
     fields = [column("id", [d.get("id") for d in datas], Type("String"), pa.string())]
     fields += [
-        column(p.name, [d.get(p.name) for d in datas], p.type, _json_type(p.type)) for p in entity.properties.values()
+        column(p.name, [d.get(p.name) for d in datas], p.type, json_type(p.type)) for p in entity.properties.values()
     ]
     struct = schema.field("data").type
     columns: dict[str, Array] = {
@@ -513,7 +513,7 @@ def _no_number(text: str) -> None:
 
 
 def _value(value: Any, kind: Type | None) -> Any:
-    """A JSON value in the form of `_json_type`; without a type, a composite key's parts as texts.
+    """A JSON value in the form of `json_type`; without a type, a composite key's parts as texts.
 
     Raises:
         ValueError: it isn't one of the type.

@@ -181,7 +181,7 @@ def _raw(
     plan: SourcePlan, source: SourceFile, rows: Sequence[int], reading: Reading
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each record as its source has it, with its place; one pass over the source."""
-    if source.format == "ndjson" and source.mapping is None:
+    if source.format == "ndjson":
         with open_source(source.path) as stream:
             for offset, line, raw in _lines(stream, rows):
                 place = {"source": f"{source.label}:{line}", "file": source.label, "line": line}

@@ -24,6 +24,7 @@ import pyarrow.fs as pafs
 from omnigraph.errors import BadRequest
 from omnigraph.schema.catalog import Catalog
 from omnigraph.write.blobs import blob_names
+from omnigraph.write.flat import read_flat
 from omnigraph.write.mapping import Mapping, SourceMapping, check_mapping
 from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.rows import Reading, TypedBatch
@@ -59,9 +60,9 @@ class SourceFile:
         index: its number in the load; the `FILE` column holds it.
         label: its name in messages, and the seed of its records' ids.
         path: local path or URI; empty for tables and texts in memory.
-        format: ndjson, parquet, csv or arrow; `table` in memory.
+        format: ndjson, parquet, orc, csv or arrow; `table` in memory.
         size: bytes, 0 where unknown.
-        mapping: how its columns become properties; None for NDJSON records.
+        mapping: how its columns become properties; None for NDJSON records that name their types.
     """
 
     index: int
@@ -197,6 +198,11 @@ def read_batches(file: SourceFile, reading: Reading, split: Split | None = None)
             alone = split is None and not any(blob_names(e) for e in reading.catalog.by_table_key.values())
             threads = min(4, os.cpu_count() or 1) if alone else 1
             try:
+                if file.mapping is not None:
+                    yield from read_flat(
+                        stream, reading, file.mapping, file=file.index, label=file.label, start=start, end=end
+                    )
+                    return
                 yield from read_ndjson(
                     stream, reading, file=file.index, label=file.label, start=start, end=end, threads=threads
                 )
@@ -243,7 +249,7 @@ def plan_sources(
         else list(cast("Iterable[str]", source))
     )
     names = [os.fspath(p) for p in paths]
-    if mapping is not None and not _all_ndjson(names, format):
+    if mapping is not None and not (_all_ndjson(names, format) and not _any_covered(names, mapping)):
         return SourcePlan(_mapped(names, mapping))
     if not names:
         raise BadRequest("nothing to load: name a source", code="missing_source")
@@ -261,6 +267,10 @@ def plan_sources(
 
 def _all_ndjson(names: list[str], format: str | None) -> bool:
     return bool(names) and all((format or _format(n, "")) == "ndjson" for n in names)
+
+
+def _any_covered(names: list[str], mapping: Mapping) -> bool:
+    return any(m.path is not None and _covers(m.path, name) for m in mapping.sources for name in names)
 
 
 def _plan_tables(source: MappingABC[str, pa.Table], mapping: Mapping | None, catalog: Catalog) -> SourcePlan:
@@ -367,7 +377,5 @@ def _relative(path: str, base: str) -> str:
 def _file(path: str, label: str, format: str, mapping: SourceMapping | None) -> SourceFile:
     if format not in _SUFFIXES.values():
         raise BadRequest(f"{path}: {format} files can't be read; write them as Parquet, ORC, CSV, Arrow or NDJSON")
-    if format == "ndjson" and mapping is not None:
-        raise BadRequest(f"{path}: NDJSON records name their own types; leave it out of the mapping")
     size = os.path.getsize(path) if "://" not in path else 0
     return SourceFile(0, label, path, format, size, mapping)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
@@ -20,7 +21,7 @@ from omnigraph.write.columns import Cast, cast_column
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint
 
-__all__ = ["BATCH_ROWS", "column_names", "mapped_batches", "read_table", "read_tabular"]
+__all__ = ["BATCH_ROWS", "column_names", "mapped_batches", "read_table", "read_tabular", "typed_rows"]
 
 BATCH_ROWS = 128 * 1024
 _BUFFER_BYTES = 1 << 20
@@ -103,7 +104,7 @@ def read_tabular(
     """
     try:
         for batch, start in mapped_batches(stream, source, format, row_groups, reading, label):
-            yield _typed(batch, start, reading, source, format == "csv", file, label)
+            yield typed_rows(batch, _numbers(start, batch), reading, source, format == "csv", file, label)
     except pa.ArrowInvalid as error:
         raise unreadable(label, format, error) from error
     except OSError as error:
@@ -195,7 +196,7 @@ def read_table(
     plan = bind_columns(source, require_entity(source, reading), table.schema.names, file=label)
     start = 0
     for batch in table.select(plan.columns).to_batches(max_chunksize=BATCH_ROWS):
-        yield _typed(batch, start, reading, source, False, file, label)
+        yield typed_rows(batch, _numbers(start, batch), reading, source, False, file, label)
         start += batch.num_rows
 
 
@@ -206,9 +207,27 @@ def require_entity(source: SourceMapping, reading: Reading) -> NodeType | EdgeTy
     return entity
 
 
-def _typed(
-    batch: pa.RecordBatch, start: int, reading: Reading, source: SourceMapping, text: bool, file: int, label: str
+def _numbers(start: int, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    return np.arange(start + 1, start + 1 + batch.num_rows, dtype=np.int64)
+
+
+def typed_rows(
+    batch: pa.RecordBatch,
+    positions: npt.NDArray[np.int64],
+    reading: Reading,
+    source: SourceMapping,
+    text: bool,
+    file: int,
+    label: str,
+    omitted: Mapping[str, Array] | None = None,
 ) -> TypedBatch:
+    """Rows of the mapped type from columns.
+
+    Args:
+        positions: where each row stands in its source.
+        text: the source knows text only.
+        omitted: by column, the rows (bool) that don't mention it; without an entry all do.
+    """
     entity = require_entity(source, reading)
     plan: ColumnPlan = bind_columns(source.model_copy(update={"ignore": ["*"]}), entity, batch.schema.names, file=label)
     n = batch.num_rows
@@ -222,7 +241,7 @@ def _typed(
 
     given: dict[str, Given] = {}
     for name, at in plan.properties.items():
-        given[name] = Given(column(at), text=text, form=source.date_format(name))
+        given[name] = Given(column(at), (omitted or {}).get(at), text=text, form=source.date_format(name))
     for name, value in plan.constants.items():
         one: Array = pa.array([value] * n)
         given[name] = Given(one, form=source.date_format(name))
@@ -243,7 +262,7 @@ def _typed(
         entity,
         file=file,
         file_label=label,
-        positions=np.arange(start + 1, start + 1 + n, dtype=np.int64),
+        positions=positions,
         given=given,
         ends=ends,
         ids=ids,

@@ -414,3 +414,60 @@ def test_a_reader_that_is_left_early_leaves_no_thread(monkeypatch: pytest.Monkey
     next(reader)
     reader.close()
     assert not [t for t in threading.enumerate() if t.name.startswith("omnigraph-ndjson")]
+
+
+FLAT = """
+{"key": "ada", "age": 36, "born": "31.12.1999", "tags": ["x"], "note": 1}
+// a comment
+{"key": "bob", "age": null, "note": "another type"}
+{"key": "cy", "age": "old"}
+nonsense
+[1]
+{"key": "dee", "big": 18446744073709551615}
+{"age": 1}
+"""
+
+
+def test_flat_ndjson_through_a_mapping(tmp_path: Path) -> None:
+    (tmp_path / "p.ndjson").write_text(FLAT.lstrip())
+    text = """sources: [{path: p.ndjson, node: Person, columns: {slug: key}, formats: {born: "%d.%m.%Y"},
+      constants: {status: left}, ignore: [note]}]"""
+    rows, findings, lines = read_all(None, Mapping.parse(text, base=tmp_path))
+    assert plain(rows["node:Person"])[:2] == [
+        {"id": "ada", "slug": "ada", "age": 36, "born": date(1999, 12, 31), "tags": ["x"], "status": "left"},
+        {"id": "bob", "slug": "bob", "status": "left"},
+    ]
+    assert rows["node:Person"][2]["big"] == 2**64 - 1
+    assert findings.counts == {"type": 1, "syntax": 2, "required": 1}
+    places = sorted(line.split(": ")[0].strip() for line in lines if "p.ndjson:" in line)
+    assert places == [f"p.ndjson:{n}" for n in (4, 5, 6, 8)]
+    with pytest.raises(BadRequest, match="'note' are neither mapped nor ignored"):
+        read_all(None, Mapping.parse(text.replace("ignore: [note]", "ignore: []"), base=tmp_path))
+
+
+def test_flat_ndjson_tells_what_is_left_out_from_null(tmp_path: Path) -> None:
+    (tmp_path / "p.ndjson").write_text('{"slug": "a", "age": null}\n{"slug": "b", "score": 1.5}\n')
+    mapping = Mapping.parse("sources: [{path: p.ndjson, node: Person}]", base=tmp_path)
+    rows, _, _ = read_all(None, mapping, merge=True)
+    assert [r["__omitted:age"] for r in rows["node:Person"]] == [False, True]
+    assert [r["__omitted:score"] for r in rows["node:Person"]] == [True, False]
+    assert all(r["__omitted:born"] for r in rows["node:Person"])
+    rows, _, _ = read_all(None, mapping)
+    assert [r["status"] for r in rows["node:Person"]] == ["active"] * 2
+
+
+def test_flat_ndjson_edges_and_splits(tmp_path: Path) -> None:
+    path = tmp_path / "e.ndjson"
+    path.write_text("".join(f'{{"a": "x{i}", "b": 3, "to_a": "y", "to_b": {i}, "n": {i}}}\n' for i in range(50)))
+    text = f"sources: [{{path: {path}, edge: Uses, from: [a, b], to: [to_a, to_b]}}]"
+    rows, findings, _ = read_all(None, Mapping.parse(text))
+    assert not findings
+    assert rows["edge:Uses"][7]["src"] == '["x7","3"]'
+    with plan_sources(None, Mapping.parse(text), CATALOG) as plan:
+        parts = [
+            row
+            for a in range(0, 3000, 100)
+            for batch in read_batches(plan.files[0], Reading(CATALOG, OPERATION), Split(a, a + 100))
+            for row in batch.rows.to_pylist()
+        ]
+    assert parts == rows["edge:Uses"]
