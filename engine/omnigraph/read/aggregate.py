@@ -57,15 +57,29 @@ def group(keys: Sequence[tuple[Longs, int]], rows: int) -> tuple[Longs, Longs]:
         size *= count
     if size <= max(4 * rows, 1024):
         seen = np.bincount(combined, minlength=size) > 0
-        number = np.cumsum(seen) - 1
-        combined = number[combined]
-        groups = int(seen.sum())
+        groups = int(np.count_nonzero(seen))
+        if groups < size:
+            number = np.cumsum(seen) - 1
+            combined = number[combined]
     else:
         values, combined = np.unique(combined, return_inverse=True)
         groups = len(values)
-    row_of = np.empty(groups, dtype=np.int64)
-    row_of[combined[::-1]] = np.arange(rows - 1, -1, -1)
-    return combined, row_of
+    return combined, _first_rows(combined, groups)
+
+
+def _first_rows(numbers: Longs, groups: int) -> Longs:
+    """The first row of each group; every group has one. Few groups are all met long before the last row."""
+    out = np.full(groups, -1, dtype=np.int64)
+    begin, size = 0, max(4096, 8 * groups)
+    while begin < len(numbers):
+        end = min(len(numbers), begin + size)
+        met = np.full(groups, -1, dtype=np.int64)
+        met[numbers[begin:end][::-1]] = np.arange(end - 1, begin - 1, -1)
+        out = np.where(out < 0, met, out)
+        if (out >= 0).all():
+            break
+        begin, size = end, size * 4
+    return out
 
 
 def aggregate(

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow.compute
 
-__all__ = ["Array", "Chunked", "Scalar", "nulls", "pc", "py_buffer", "taken"]
+__all__ = ["Array", "Chunked", "Scalar", "indices", "nulls", "pc", "py_buffer", "taken"]
 
 pc: Any = pyarrow.compute
 nulls: Any = pyarrow.nulls
@@ -22,6 +24,12 @@ Scalar: TypeAlias = Any
 
 _TAKE: Any = pyarrow.compute.get_function("array_take")
 _CHECKED: Any = pyarrow.compute.TakeOptions(boundscheck=True)
+
+
+def indices(at: npt.NDArray[np.integer[Any]]) -> Array:
+    """Positions for Arrow, not copied. `pa.array` takes longer, and imports `numpy.ma` the first time."""
+    at = np.ascontiguousarray(at, dtype=np.int64)
+    return pyarrow.Array.from_buffers(pyarrow.int64(), len(at), [None, py_buffer(at)])
 
 
 def taken(column: Array, at: Array) -> Array:

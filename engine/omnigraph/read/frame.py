@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.adjacency import AdjacencyCache
-from omnigraph.read.compute import Array, taken
+from omnigraph.read.compute import Array, indices, taken
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import Readable, Rows, TableCache
@@ -41,7 +41,7 @@ class Binding:
         column = self.rows.column(name)
         if self.nullable:
             return taken(column, pa.array(self.at, mask=self.at < 0))
-        return column.slice(int(self.at[0]), 1) if len(self.at) == 1 else taken(column, pa.array(self.at))
+        return column.slice(int(self.at[0]), 1) if len(self.at) == 1 else taken(column, indices(self.at))
 
     def take(self, rows: Indices | npt.NDArray[np.bool_]) -> Binding:
         return Binding(self.rows, self.at[rows], self.nullable)

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.read.compute import Array, pc
+from omnigraph.read.compute import Array, indices, pc
 from omnigraph.read.datum import Longs
 from omnigraph.read.tables import ROW_ID, Readable, Rows, one_array
 
@@ -89,7 +89,7 @@ class PartialTable(Rows):
         unknown = np.flatnonzero(at < 0)
         if len(unknown):
             new = unknown[np.sort(np.unique(row_ids[unknown], return_index=True)[1])]
-            pick = pa.array(new)
+            pick = indices(new)
             batch = columns if len(new) == len(row_ids) else {n: c.take(pick) for n, c in columns.items()}
             self._batches.append((row_ids[new], dict(batch)))
             self.rows += len(new)

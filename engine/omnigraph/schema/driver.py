@@ -48,11 +48,16 @@ class Driver:
                 symbol: to if action is Shift else (len(to.expansion), to.origin.name, callback_of(to))
                 for symbol, (action, to) in row.items()
             }
-        lexers = front.lexer.lexers
-        self._patterns: dict[int, tuple[re.Pattern[str], ...]] = {
-            state: tuple(lexer.scanner._mres) for state, lexer in lexers.items()
-        }
-        self.usable = not any(lexer.callback for lexer in lexers.values())
+        self._lexers = front.lexer.lexers
+        self._patterns: dict[int, tuple[re.Pattern[str], ...]] = {}  # of the states met so far: few of some hundred
+
+    def _patterns_of(self, state: int) -> tuple[re.Pattern[str], ...]:
+        lexer = self._lexers[state]
+        patterns = tuple(lexer.scanner._mres)
+        if lexer.callback:  # known with the scanner: a terminal that this loop can't tell by its pattern alone
+            raise LookupError
+        self._patterns[state] = patterns
+        return patterns
 
     def parse(self, text: str, start: int = 0, end: int | None = None) -> Any:
         """The AST of a stretch of the text, with places in the whole text.
@@ -71,7 +76,7 @@ class Driver:
             if position >= length:
                 kind, token = "$END", None
             else:
-                for pattern in patterns[state]:
+                for pattern in patterns.get(state) or self._patterns_of(state):
                     found = pattern.match(text, position, length)
                     if found is not None:
                         break

@@ -112,8 +112,7 @@ class Grammar:
             with self._lock:
                 if self._lark is None:
                     grammar = self._load()
-                    driver = Driver(grammar)
-                    self._driver = driver if driver.usable else None
+                    self._driver = Driver(grammar)
                     self._lark = grammar
         return self._lark
 

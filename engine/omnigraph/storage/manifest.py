@@ -66,6 +66,7 @@ class ManifestState:
     tables: Mapping[str, TableRef]
     locations: Mapping[str, str]  # of every table ever registered here, tombstoned ones too
     head: CommitInfo
+    fingerprints: dict[str, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 def pin_of(ref: TableRef | None) -> Pin | None:
@@ -240,7 +241,7 @@ def _last_of_each(keys: pa.ChunkedArray[Any]) -> pa.Array[Any]:
     last = np.zeros(len(encoded.dictionary), dtype=np.int64)
     # numpy keeps the last of repeated assignments.
     last[encoded.indices.to_numpy()] = np.arange(len(encoded))
-    return pa.array(np.sort(last))
+    return pa.array(np.sort(last).tolist(), pa.int64())  # the first numpy array given to Arrow imports `numpy.ma`
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

@@ -40,9 +40,6 @@ from omnigraph.storage.uri import parse_root
 
 __all__ = ["At", "Repository"]
 
-SNAPSHOTS_KEPT = 256
-"""Newest snapshots kept, one a branch, with what each has found out about itself."""
-
 At = int | str | datetime | Snapshot | None
 """A point in a branch's history: manifest version, commit id, time (UTC if it has no zone), a snapshot; None: now."""
 
@@ -53,7 +50,6 @@ class Repository:
     def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
         self.engine = engine
         self.read_only = read_only
-        self._snapshots: dict[str, Snapshot] = {}  # of the newest states
 
     @property
     def uri(self) -> str:
@@ -107,16 +103,7 @@ class Repository:
 
     def snapshot(self, branch: str = MAIN, at: At = None) -> Snapshot:
         """A pinned view of a branch, now or at a point of its history. Raises NotFound."""
-        state = self._state(branch, at)
-        kept = self._snapshots.get(branch)
-        if kept is not None and kept.state is state:
-            return kept
-        made = Snapshot(self.engine, state)
-        if at is None:
-            if len(self._snapshots) >= SNAPSHOTS_KEPT:
-                self._snapshots.clear()
-            self._snapshots[branch] = made
-        return made
+        return Snapshot(self.engine, self._state(branch, at))
 
     def _state(self, branch: str, at: At) -> ManifestState:
         manifest = self.engine.manifest

@@ -96,8 +96,11 @@ class Snapshot:
 
     def fingerprint(self, table_key: str) -> tuple[Any, ...]:
         """Hashable identity of the table's content: equal fingerprints, equal rows."""
-        ref = self.ref(table_key)
-        return (ref.location, ref.branch, ref.version, ref.stamp)
+        found = self.state.fingerprints.get(table_key)
+        if found is None:
+            ref = self.ref(table_key)
+            found = self.state.fingerprints[table_key] = (ref.location, ref.branch, ref.version, ref.stamp)
+        return found
 
     def dataset(self, table_key: str) -> lance.LanceDataset:
         """The pinned Lance dataset, for this room and for what only Lance's scanner can do (search). Never written."""

@@ -42,9 +42,9 @@ def test_nothing_is_opened_while_nothing_is_published(tmp_path: Path, opened: li
     repository = Repository.create(str(tmp_path / "g"), compile_schema(SCHEMA))
     repository.create_branch("b")
     for branch in ("main", "b"):
-        first = repository.snapshot(branch)
+        first = repository.snapshot(branch).state
         opened.clear()
-        assert all(repository.snapshot(branch) is first for _ in range(5))
+        assert all(repository.snapshot(branch).state is first for _ in range(5))
         assert opened == []
 
 
