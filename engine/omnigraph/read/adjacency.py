@@ -300,10 +300,14 @@ class AdjacencyCache:
         self._building = threading.Lock()
 
     def _key(self, snapshot: Readable, edge: str, source: str, target: str) -> tuple[Hashable, ...]:
-        return ("adjacency", *(snapshot.fingerprint(k) for k in (edge, source, target)))
+        return ("adjacency", snapshot.fingerprint(edge), snapshot.fingerprint(source), snapshot.fingerprint(target))
+
+    def find(self, snapshot: Readable, edge: str, source: str, target: str) -> Adjacency | None:
+        """The adjacency of an edge table, if it is there."""
+        return cast("Adjacency | None", self._tables.kept.get(self._key(snapshot, edge, source, target)))
 
     def has(self, snapshot: Readable, edge: str, source: str, target: str) -> bool:
-        return self._tables.kept.get(self._key(snapshot, edge, source, target)) is not None
+        return self.find(snapshot, edge, source, target) is not None
 
     def get(self, snapshot: Readable, edge: str, source: str, target: str) -> Adjacency:
         """The adjacency of an edge table (all three are table keys)."""
@@ -321,14 +325,14 @@ class AdjacencyCache:
 
     def earlier(self, snapshot: Readable, edge: str, source: str, target: str) -> bool:
         """Whether there is one of the same tables in another version, which may be changed into this one."""
-        wanted = tuple(snapshot.tables[k].location for k in (edge, source, target))
+        wanted = _locations(self._key(snapshot, edge, source, target))
         return any(
             wanted == _locations(key) for key, found in self._tables.kept.items() if isinstance(found, Adjacency)
         )
 
     def _refreshed(self, snapshot: Readable, tables: list[TableData]) -> Adjacency | None:
         """Changed from the newest kept adjacency whose tables these have grown from."""
-        wanted = tuple(table.ref.location for table in tables)
+        wanted = _locations(("adjacency", *(table.key for table in tables)))
         kept: list[tuple[Any, Any]] = list(self._tables.kept.items())
         for key, found in reversed(kept):
             if not (isinstance(found, Adjacency) and found.whole and _locations(key) == wanted):

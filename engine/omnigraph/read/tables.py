@@ -15,7 +15,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from typing import TYPE_CHECKING, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -87,7 +87,7 @@ class Readable(Protocol):
 
     def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> RowChanges | None: ...
 
-    def fingerprint(self, table_key: str) -> Hashable: ...
+    def fingerprint(self, table_key: str) -> tuple[Any, ...]: ...
 
 
 def one_array(column: Chunked | Array) -> Array:
@@ -236,7 +236,12 @@ class TableData(Rows):
     whole = True
 
     def __init__(
-        self, ref: TableRef, key: Hashable, cache: TableCache, numbering: Numbering | None, earlier: Iterable[TableData]
+        self,
+        ref: TableRef,
+        key: tuple[Any, ...],
+        cache: TableCache,
+        numbering: Numbering | None,
+        earlier: Iterable[TableData],
     ) -> None:
         super().__init__(ref.table_key, ref.row_count, {})
         self.ref = ref
@@ -248,7 +253,7 @@ class TableData(Rows):
         self.nbytes = 0
 
     def has(self, names: Iterable[str]) -> bool:
-        return all(name in self._columns for name in names)
+        return all(map(self._columns.__contains__, names))
 
     def load(self, snapshot: Readable, names: Iterable[str]) -> TableData:
         """Make the columns present: from an earlier version, the others in one scan."""
@@ -405,14 +410,14 @@ class TableCache:
         if found is None:
             ref = snapshot.tables[table_key]
             with self._lock:
-                made = TableData(ref, key, self, self._numberings.get(key), self._earlier(ref))
+                made = TableData(ref, key, self, self._numberings.get(key), self._earlier(key, ref))
                 found = self.kept.add(("table", key), made)
         return cast("TableData", found)
 
-    def _earlier(self, ref: TableRef) -> list[TableData]:
+    def _earlier(self, key: tuple[Any, ...], ref: TableRef) -> list[TableData]:
         """The versions in memory that this one has most likely grown from: its own branch's first, newest first."""
         found = [t for _, t in self.kept.items() if isinstance(t, TableData) and t.loaded]
-        found = [t for t in found if t.ref.location == ref.location and t.ref.version <= ref.version]
+        found = [t for t in found if t.key[0] == key[0] and t.ref.version <= ref.version]
         return sorted(found, key=lambda t: (t.ref.branch != ref.branch, -t.ref.version))[:3]
 
     def number(self, key: Hashable, numbering: Numbering) -> Numbering:

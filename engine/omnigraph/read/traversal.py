@@ -68,6 +68,9 @@ class Traversal:
         """
         near = frame.bound[source]
         far = None if target is None else frame.bound[target]
+        if ctx.settings.traversal_mode != "indexed" and (links := self._kept(ctx)) is not None:
+            self._note(ctx, "csr")
+            return self._through(ctx, near, far, links, work)
         if self.mode(ctx, near, count=True) == "indexed":
             try:
                 self._note(ctx, "indexed")
@@ -97,8 +100,24 @@ class Traversal:
 
     def _stored(self, ctx: Context, near: Binding, far: Binding | None, work: Work[Result]) -> Result:
         links = [ctx.adjacency.get(ctx.snapshot, w.edge, *w.ends).links(w.direction) for w in self.ways]
-        near_rows = ctx.tables.get(ctx.snapshot, self.near).load(ctx.snapshot, ("id",))
+        return self._through(ctx, near, far, links, work)
+
+    def _kept(self, ctx: Context) -> list[Links] | None:
+        """The adjacency of every way, if all of it is in memory."""
+        out = []
+        for way in self.ways:
+            found = ctx.adjacency.find(ctx.snapshot, way.edge, *way.ends)
+            if found is None:
+                return None
+            out.append(found.links(way.direction))
+        return out
+
+    def _through(
+        self, ctx: Context, near: Binding, far: Binding | None, links: list[Links], work: Work[Result]
+    ) -> Result:
         far_rows = ctx.tables.get(ctx.snapshot, self.far).load(ctx.snapshot, (*self.far_columns, "id"))
+        same = self.near == self.far
+        near_rows = far_rows if same else ctx.tables.get(ctx.snapshot, self.near).load(ctx.snapshot, ("id",))
         columns = (*self.edge_columns, *(self.where.columns if self.where else ()))
         ways = tuple(Stored(ctx, way, found, columns) for way, found in zip(self.ways, links, strict=True))
         plain = links[0] if len(links) == 1 and self.where is None else None

@@ -95,11 +95,12 @@ class Snapshot:
         return ref
 
     def fingerprint(self, table_key: str) -> tuple[Any, ...]:
-        """Hashable identity of the table's content: equal fingerprints, equal rows."""
+        """Hashable identity of the content: equal fingerprints, equal rows. It begins with where the table is."""
         found = self.state.fingerprints.get(table_key)
         if found is None:
             ref = self.ref(table_key)
-            found = self.state.fingerprints[table_key] = (ref.location, ref.branch, ref.version, ref.stamp)
+            place = f"{self._engine.store.root.uri}/{ref.location}"  # other makers' graphs have no stamp to differ in
+            found = self.state.fingerprints[table_key] = (place, ref.branch, ref.version, ref.stamp)
         return found
 
     def dataset(self, table_key: str) -> lance.LanceDataset:
