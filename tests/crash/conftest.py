@@ -25,7 +25,8 @@ def folders(nursery: Nursery) -> Iterator[Matrix]:
     """The matrix in a folder; in memory where there is room, for hundreds of graphs come and go."""
     memory = Path("/dev/shm")
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2**30
-    with tempfile.TemporaryDirectory(prefix="omnigraph-", dir=memory if roomy else None) as folder:
+    place = memory if roomy else None
+    with tempfile.TemporaryDirectory(prefix="omnigraph-", dir=place, ignore_cleanup_errors=True) as folder:
         yield Matrix(Folder(Path(folder)), nursery)
 
 

@@ -69,7 +69,7 @@ class Folder(Ground):
         return to
 
     def drop(self, uri: str) -> None:
-        shutil.rmtree(uri)
+        shutil.rmtree(uri, ignore_errors=True)
 
     def names(self, uri: str) -> list[str]:
         return [str(p.relative_to(uri)) for p in Path(uri).rglob("*") if p.is_file()]

@@ -45,6 +45,7 @@ def create_branch(matrix: Matrix) -> None:
             scenarios.create_branch(repository)
         _write_on(repository, "new/one")
         assert scenarios.contents(repository, "topic") == topic
+        repository.close()
         check_whole(repository, "new/one", recovered=[])
         check_sound(repository)
 
@@ -72,6 +73,7 @@ def delete_branch(matrix: Matrix) -> None:
         _write_on(repository, "topic")
         check_whole(repository, "topic", recovered=[])
         check_sound(repository)
+        repository.close()
         repository.delete_branch("topic")
         assert not [name for name in matrix.ground.names(uri) if "/tree/topic/" in name]
         matrix.ground.drop(uri)

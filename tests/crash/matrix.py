@@ -154,6 +154,7 @@ class Matrix:
         check_whole(repository, scenario.branch, recovered=left, where=place, joined=scenario.joins)
         assert scenario.kept(repository) == start.kept, place
         scenario.settled(repository)
+        repository.close()
         self._check_retry(uri, scenario, start, place)
         return reached if left else Counter(), settled
 
@@ -187,6 +188,7 @@ class Matrix:
         scenario.ended(repository)
         assert contents(repository, scenario.branch) == start.rows[1], where
         check_sound(repository, where)
+        repository.close()
 
     def _sweeps_killed(self, scenario: Scenario, start: Start, place: str, expected: dict[str, Any]) -> None:
         broken = self.copy(start.uri)
@@ -205,6 +207,7 @@ class Matrix:
             check_whole(repository, scenario.branch, recovered=left, where=where, joined=scenario.joins)
             assert scenario.kept(repository) == start.kept, where
             scenario.settled(repository)
+            repository.close()
             if self.ground.thorough:
                 self._check_retry(uri, scenario, start, where)
             self.ground.drop(uri)
