@@ -149,7 +149,7 @@ def _count(node: ast.CallExpr, code: str, least: int, most: int, keywords: tuple
 
 def _text_operands(node: ast.CallExpr, arguments: tuple[Given, ...], code: str) -> tuple[Expr, Expr]:
     field, query = arguments[:2]
-    if not isinstance(field.expr, Prop) or not field.expr.var or field.type != _string(field.type):
+    if not isinstance(field.expr, Prop) or field.type != _string(field.type):  # in a hop's filter, of the edge
         message = f"`{node.name}` takes a String property of a variable first, and this is {_what(field)}"
         raise Refused(code, message, field.place, f"write `{_USAGE[node.name]}`")
     if field.expr.name in _IDENTITY:

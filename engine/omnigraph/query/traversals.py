@@ -314,7 +314,7 @@ def _hop_filter(node: ast.Expr, types: tuple[EdgeType, ...], scope: Scope, known
     of = first.name if not others else f"one of {', '.join(t.name for t in types)}"
     bare = Bare({n: (n, t) for n, t in names.items()}, of, unknown="T36")
     inside = replace(
-        scope, variables={}, bare=bare, aliases=None, aggregates=False, rankings=False, searches=False, blocks=False
+        scope, variables={}, bare=bare, aliases=None, aggregates=False, rankings=False, searches=True, blocks=False
     )
     try:
         expr = check(node, inside)

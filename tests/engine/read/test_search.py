@@ -138,6 +138,9 @@ def test_a_phrase_stays_within_its_text(texts: list[list[str]], phrase: list[str
         ("search($d.text, $none)", []),
         ('$d $w:cites $x  search($w.note, "FOX")', ["a"]),
         ('$d cites $x  search($x.text, "sleeps")', ["a"]),
+        ('$d cites[search(note, "FOX")] $x', ["a"]),
+        ('$d cites{1,2}[fuzzy(note, "dogs") or match_text(note, "the fox")] $x  $x.name = "b"', ["a", "c"]),
+        ('$d cites[not search(note, "fox")] $x', ["c"]),
         ('optional { $d cites $x  $x.name = "c" } search($x.text, "dog")', ["a"]),
     ],
 )
