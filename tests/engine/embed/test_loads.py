@@ -78,10 +78,18 @@ def test_tables_and_files_through_a_mapping_get_vectors_too(
 
 def test_merge_keeps_the_vectors_of_unchanged_texts(graph: Graph, configured: p.Provider) -> None:
     graph.load(
-        "\n".join([person("a", bio="one"), person("b", bio="two"), person("c", bio="three"), person("d", bio="four")])
+        "\n".join(
+            [
+                person("a", bio="one", vec=[1, 0, 0, 0]),
+                person("b", bio="two"),
+                person("c", bio="three"),
+                person("d", bio="four"),
+            ]
+        )
     )
     asked(configured)
     before = rows(graph)
+    assert before["a"]["vec"] == [1, 0, 0, 0], "one that no provider would make of this text"
     lines = [
         person("a", bio="one", age=1),  # the same text
         person("b", bio="TWO"),  # another one
