@@ -3,6 +3,9 @@
 The order: start at the binding that promises the fewest rows, follow edges from what is bound, semi-join as soon as
 both ends are, filter as soon as everything a filter names is bound. Negations come after that, then the optional
 blocks, and last the filters and negations over what those bind.
+
+This order always works and needs no data, so the IR can be run and read as it stands. `read.planner` takes it apart
+again and orders by the sizes of the tables.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 
@@ -435,6 +436,7 @@ def test_reads_agree_with_the_specification(
     agree(memory_snapshot(CATALOG, graph), graph, q, least)
 
 
+@pytest.mark.timeout(120 + 60 * EXAMPLES)
 @seed(SEED)
 @settings(max_examples=EXAMPLES, **quiet)
 @given(graph=graphs(), several=st.lists(queries(), min_size=8, max_size=8), least=maybe(st.integers(0, 2)))

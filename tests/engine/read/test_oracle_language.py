@@ -524,6 +524,7 @@ def test_queries_agree_with_the_specification(memory_snapshot: Any, several: lis
         agree(memory_snapshot(CATALOG, graph), graph, query)
 
 
+@pytest.mark.timeout(120 + 60 * EXAMPLES)
 @seed(SEED)
 @settings(max_examples=EXAMPLES, **QUIET)
 @given(graph=graphs(), several=st.lists(queries(), min_size=8, max_size=8))
