@@ -1,8 +1,8 @@
 """What a one-row upsert costs as history grows: `python hack/bench/commit.py [rows] [commits,commits,…]`.
 
-Prints, after each of these numbers of commits: milliseconds per commit of the last 50 (median, best, and processor time,
-which other work on the machine disturbs least), the ratio of that processor time to the first one's, opening the graph anew
-in the same process, and the files and bytes that a commit adds.
+Prints, after each of these numbers of commits: milliseconds per commit of the last 50 (median, best, and processor
+time, which other work on the machine disturbs least), the ratio of that processor time to the first one's, opening the
+graph anew in the same process, and the files and bytes that a commit adds.
 """
 
 from __future__ import annotations
