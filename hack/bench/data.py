@@ -48,10 +48,10 @@ def _pairs(
     return key // sources, key % sources
 
 
-def make_social(folder: Path, scale: int) -> None:
+def make_social(folder: Path, scale: int, *, knows: int = 2_000_000, works: int = 160_000) -> None:
     """persons, companies, knows and works, `.parquet`; 200 k persons and 2 M acquaintances at scale 1."""
     rng = np.random.default_rng(7)
-    persons, knows, works = PERSONS * scale, 2_000_000 * scale, 160_000 * scale
+    persons, knows, works = PERSONS * scale, knows * scale, works * scale
     keys, companies = _keys("person-", 8, persons), _keys("company-", 4, COMPANIES)
     vectors = rng.standard_normal((persons, DIMENSIONS), dtype=np.float32)
     table = {

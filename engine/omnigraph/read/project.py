@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import Agg, Aggregate, Column, Expr, Limit, Order, Param, Project, Prop, ResultColumn, Var
 from omnigraph.read.aggregate import aggregate, codes_of, group
-from omnigraph.read.compute import Array, nulls
+from omnigraph.read.compute import Array, indices, nulls, taken
 from omnigraph.read.datum import Evaluate, Longs, as_array, validity
 from omnigraph.read.env import ColumnEnv, FrameEnv
 from omnigraph.read.expr import Compiler
@@ -112,11 +112,13 @@ class Output:
                 rows = rows[validity(column)[rows]]
         if len(rows) < frame.length:
             columns = [column.take(pa.array(rows)) for column in columns]
-        keys = [sort_key(c, descending=k.descending) for k, c in zip(self.order, columns, strict=True)]
+        lead, *others = columns
+        keys = [sort_key(lead, descending=self.order[0].descending)]
         if stop is not None and stop * 4 < len(rows):
             first = first_rows(keys[0], stop)
-            rows = rows[first]
-            keys = [_of_rows(key, first) for key in keys]
+            rows, keys = rows[first], [_of_rows(keys[0], first)]
+            others = [taken(column, indices(first)) for column in others]
+        keys += [sort_key(c, descending=k.descending) for k, c in zip(self.order[1:], others, strict=True)]
         bound = (frame.bound[v].take(rows) for v in self.ties if v in frame.bound)
         ties = [_tie(binding) for binding in bound if binding.rows.table_key != PATH]
         order: Longs = rows[sorted_rows([*keys, *ties])[:stop]]
@@ -169,11 +171,11 @@ class Output:
         self, ctx: Context, out: Mapping[str, Array], ties: list[Array], chosen: Longs, stop: int | None
     ) -> Longs:
         if stop is not None and stop * 4 < len(chosen) and not any(k.ranking is not None for k in self.order):
-            # The first key alone leaves few that may be among the first.
+            # The first key alone leaves few that may be among the first; the others are asked, as an error would show.
             whole = not self.distinct  # all groups, in order
             env = ColumnEnv(ctx, {n: _flat(c if whole else c.take(pa.array(chosen))) for n, c in out.items()})
-            first = self.order[0]
-            few = first_rows(sort_key(as_array(first.evaluate(env), len(chosen)), descending=first.descending), stop)
+            lead, *_ = [as_array(k.evaluate(env), len(chosen)) for k in self.order]
+            few = first_rows(sort_key(lead, descending=self.order[0].descending), stop)
             if len(few) < len(chosen):
                 return few[self._sorted_groups(ctx, out, ties, chosen[few], None)]
         at = pa.array(chosen)
