@@ -84,11 +84,14 @@ class S3:
         data: bytes = self.client().get_object(Bucket=BUCKET, Key=key)["Body"].read()
         return data
 
-    def copy(self, uri: str, to: str) -> None:
-        """Every object of a graph under another root; see `moved`."""
+    def copy(self, uri: str, to: str, *, literally: bool = False) -> None:
+        """Every object of a graph under another root, as if it had been made there (see `moved`) or byte for byte."""
         client, target = self.client(), to.removeprefix(f"s3://{BUCKET}/")
         for name in self.keys(uri):
-            client.put_object(Bucket=BUCKET, Key=f"{target}/{name}", Body=moved(name, self.read(uri, name), uri, to))
+            data = self.read(uri, name)
+            client.put_object(
+                Bucket=BUCKET, Key=f"{target}/{name}", Body=data if literally else moved(name, data, uri, to)
+            )
 
     def upload(self, folder: Any, uri: str) -> None:
         client, prefix = self.client(), uri.removeprefix(f"s3://{BUCKET}/")
@@ -137,10 +140,11 @@ class Moto(S3):
         held = self._backend().buckets[BUCKET].keys
         return {name.removeprefix(prefix): held[name] for name in list(held) if name.startswith(prefix)}
 
-    def copy(self, uri: str, to: str) -> None:
+    def copy(self, uri: str, to: str, *, literally: bool = False) -> None:
         target = to.removeprefix(f"s3://{BUCKET}/")
         for name, key in self._below(uri).items():
-            self._backend().put_object(BUCKET, f"{target}/{name}", moved(name, key.value, uri, to))
+            data = key.value if literally else moved(name, key.value, uri, to)
+            self._backend().put_object(BUCKET, f"{target}/{name}", data)
 
     def drop(self, uri: str) -> None:
         prefix = uri.removeprefix(f"s3://{BUCKET}/")

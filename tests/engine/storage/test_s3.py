@@ -231,7 +231,8 @@ def test_a_copy_on_a_store_is_its_own_graph(s3: S3, tmp_path: Path) -> None:
     graph.load(DATA)
     graph.branches.create("dev")
     graph.mutate('query q() { insert P { slug: "c" } }', branch="dev")
-    s3.copy(uri, copy)
+    graph.close()
+    s3.copy(uri, copy, literally=True)
     with pytest.raises(Conflict, match=f"omnigraph recover {copy}") as caught:
         slugs(omnigraph.open(copy, read_only=True), "dev")
     assert caught.value.code == "graph_moved"
