@@ -27,52 +27,129 @@ if TYPE_CHECKING:
         Span,
         Unavailable,
     )
-    from omnigraph.graph import Graph, QueryResult, Recovery
+    from omnigraph.graph import At, Branches, Graph, QueryResult, Recovery, Schema
+    from omnigraph.maintain import VerifyReport
+    from omnigraph.query.ir import ResultColumn
     from omnigraph.query.lint import LintReport, QueryReport
     from omnigraph.read.blob import Blob
     from omnigraph.schema.catalog import Catalog
     from omnigraph.schema.migrate import MigrationPlan
+    from omnigraph.storage import (
+        BranchInfo,
+        CleanupReport,
+        CommitInfo,
+        OptimizeReport,
+        RepairReport,
+        Snapshot,
+        SweepReport,
+    )
+    from omnigraph.write import (
+        Diff,
+        EmbedProgress,
+        EmbedReport,
+        LoadResult,
+        MergeResult,
+        MutationResult,
+        Progress,
+    )
     from omnigraph.write.evolving import SchemaResult
     from omnigraph.write.mapping import Mapping
 
     __version__: str
 
 __all__ = [
+    "At",
     "BadRequest",
     "Blob",
+    "BranchInfo",
+    "Branches",
     "Catalog",
+    "CleanupReport",
+    "CommitInfo",
     "Conflict",
     "Diagnostic",
+    "Diff",
+    "EmbedProgress",
+    "EmbedReport",
     "ExpectedVersionMismatch",
     "Forbidden",
     "Graph",
     "Internal",
     "LanguageError",
     "LintReport",
+    "LoadResult",
     "Mapping",
     "MergeConflicts",
+    "MergeResult",
     "MigrationPlan",
+    "MutationResult",
     "NotFound",
     "OmniGraphError",
+    "OptimizeReport",
+    "Progress",
     "QueryReport",
     "QueryResult",
+    "Recovery",
     "RecoveryPending",
+    "RepairReport",
+    "ResultColumn",
     "RowLevelCasContention",
+    "Schema",
     "SchemaResult",
+    "Snapshot",
     "Span",
+    "SweepReport",
     "Unavailable",
+    "VerifyReport",
     "__version__",
     "init",
     "lint",
     "open",
 ]
 
-_HOMES = (
-    {"Blob": "omnigraph.read.blob", "Catalog": "omnigraph.schema.catalog", "Mapping": "omnigraph.write.mapping"}
-    | {"MigrationPlan": "omnigraph.schema.migrate", "SchemaResult": "omnigraph.write.evolving"}
-    | dict.fromkeys(("Graph", "QueryResult"), "omnigraph.graph")
-    | dict.fromkeys(("LintReport", "QueryReport"), "omnigraph.query.lint")
-)
+_HOMES = {
+    name: home
+    for home, names in {
+        "omnigraph.graph": (
+            "At",
+            "Branches",
+            "Graph",
+            "QueryResult",
+            "Recovery",
+            "Schema",
+        ),
+        "omnigraph.maintain": ("VerifyReport",),
+        "omnigraph.query.ir": ("ResultColumn",),
+        "omnigraph.query.lint": (
+            "LintReport",
+            "QueryReport",
+        ),
+        "omnigraph.read.blob": ("Blob",),
+        "omnigraph.schema.migrate": ("MigrationPlan",),
+        "omnigraph.schema.catalog": ("Catalog",),
+        "omnigraph.storage": (
+            "BranchInfo",
+            "CleanupReport",
+            "CommitInfo",
+            "OptimizeReport",
+            "RepairReport",
+            "Snapshot",
+            "SweepReport",
+        ),
+        "omnigraph.write": (
+            "Diff",
+            "EmbedProgress",
+            "EmbedReport",
+            "LoadResult",
+            "MergeResult",
+            "MutationResult",
+            "Progress",
+            "SchemaResult",
+        ),
+        "omnigraph.write.mapping": ("Mapping",),
+    }.items()
+    for name in names
+}
 
 
 def init(uri: str | Path, *, schema: str | Path, actor: str | None = None, operation_id: str | None = None) -> Graph:
@@ -101,14 +178,10 @@ def lint(text: str | Path, *, schema: str | Path) -> LintReport:
     """
     from omnigraph.query.lint import lint_queries
     from omnigraph.schema import compile_schema
+    from omnigraph.texts import text_and_name
 
-    (queries, file), (declared, schema_file) = _text_and_name(text, "<query>"), _text_and_name(schema, "schema.pg")
+    (queries, file), (declared, schema_file) = text_and_name(text, "<query>"), text_and_name(schema, "schema.pg")
     return lint_queries(queries, compile_schema(declared, file=schema_file), file=file)
-
-
-def _text_and_name(source: str | Path, default: str) -> tuple[str, str]:
-    """The text of a source and the file name for messages about it."""
-    return (source, default) if isinstance(source, str) else (source.read_text(encoding="utf-8"), str(source))
 
 
 def __getattr__(name: str) -> Any:

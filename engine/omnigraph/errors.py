@@ -65,6 +65,7 @@ class Diagnostic:
     hint: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """Plain data, as `omnigraph lint --format json` writes it."""
         out: dict[str, Any] = {"code": self.code, "severity": self.severity, "message": self.message}
         if self.span is not None:
             span = self.span

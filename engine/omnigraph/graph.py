@@ -25,6 +25,7 @@ from omnigraph.query.ir import CompiledQuery, ResultColumn
 from omnigraph.schema import MigrationPlan, compile_schema, plan_migration
 from omnigraph.schema.catalog import Catalog
 from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, SweepReport
+from omnigraph.texts import text_and_name
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
@@ -77,14 +78,23 @@ class QueryResult:
         return rows
 
     def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs pandas."""
+        """The rows as a pandas DataFrame; needs `omnigraph[pandas]`."""
+        read.library("pandas", "to_pandas")
         return self.table.to_pandas()
 
     def to_polars(self) -> Any:
-        """The rows as a polars DataFrame; needs polars."""
-        import polars  # type: ignore[import-not-found]  # an extra of the user's own
+        """The rows as a polars DataFrame; needs `omnigraph[polars]`."""
+        return read.library("polars", "to_polars").from_arrow(self.table)
 
-        return polars.from_arrow(self.table)
+    def to_networkx(self) -> Any:
+        """The nodes and edges of the rows as a `networkx.MultiDiGraph`; needs `omnigraph[networkx]`.
+
+        Nodes are named `(type, id)`; nodes and edges have their type and properties as attributes.
+
+        Raises:
+            BadRequest: no column is a whole node or edge (`return { $p, $e }`), or networkx isn't installed.
+        """
+        return read.networkx_graph(self.table, self.columns, self.snapshot.catalog)
 
     def render(self, format: str = "table") -> Iterator[str | bytes]:
         """The rows written in one of the formats table, json, jsonl, csv, kv and arrow, piece by piece."""
@@ -207,7 +217,7 @@ class Schema:
             LanguageError: the schema was refused.
             NotFound: no such branch.
         """
-        text, file = _text_and_name(schema, "schema.pg")
+        text, file = text_and_name(schema, "schema.pg")
         return _planned(self._repository.snapshot(branch), compile_schema(text, file=file), allow_data_loss)
 
     def apply(
@@ -239,7 +249,7 @@ class Schema:
                 under way, or the branch moved; `retryable` says whether to try again.
             NotFound: no such branch.
         """
-        text, file = _text_and_name(schema, "schema.pg")
+        text, file = text_and_name(schema, "schema.pg")
         catalog = compile_schema(text, file=file)
         snapshot = self._repository.snapshot(branch)
         plan = _planned(snapshot, catalog, allow_data_loss)
@@ -287,7 +297,7 @@ class Graph:
             LanguageError: the schema was refused.
             Conflict: there is a graph already.
         """
-        text, file = _text_and_name(schema, "schema.pg")
+        text, file = text_and_name(schema, "schema.pg")
         catalog = compile_schema(text, file=file)
         return cls(Repository.create(str(uri), catalog, actor=actor, operation_id=operation_id), actor=actor)
 
@@ -415,6 +425,8 @@ class Graph:
 
     def commits(self, branch: str = "main", *, limit: int = 50, before: str | None = None) -> list[CommitInfo]:
         """The history of a branch, newest first; `before` is a commit id to go on from."""
+        if limit < 0:
+            raise BadRequest(f"limit {limit}: give a number from 0 on")
         return self._repository.commits(branch, limit, before)
 
     def commit(self, commit_id: str) -> CommitInfo:
@@ -448,17 +460,17 @@ class Graph:
 
     def diff(
         self,
-        from_: str | Snapshot,
-        to: str | Snapshot = "main",
+        from_: str | Snapshot | CommitInfo,
+        to: str | Snapshot | CommitInfo = "main",
         *,
-        kinds: Collection[str] | None = None,
-        types: Collection[str] | None = None,
-        ops: Collection[str] | None = None,
+        kinds: str | Collection[str] | None = None,
+        types: str | Collection[str] | None = None,
+        ops: str | Collection[str] | None = None,
     ) -> Diff:
         """What changed from one state to another: iterate it for entries, or take `.batches()`, `.table()`, `.stats()`.
 
         Args:
-            from_, to: a branch, `branch@moment`, a commit id or a snapshot.
+            from_, to: a branch, `branch@moment`, a commit or its id, or a snapshot.
             kinds: `node`, `edge`.
             types: names of node and edge types.
             ops: `insert`, `update`, `delete`.
@@ -468,28 +480,29 @@ class Graph:
             BadRequest: no such kind, type or operation.
         """
         one, other = self._repository.point(from_), self._repository.point(to)
-        return write.Diff(self._repository, one, other, kinds, types, ops)
+        return write.Diff(self._repository, one, other, _names(kinds), _names(types), _names(ops))
 
     def changes(
         self,
-        since: str | int | datetime | Snapshot,
+        since: str | int | datetime | Snapshot | CommitInfo,
         *,
         branch: str = "main",
-        kinds: Collection[str] | None = None,
-        types: Collection[str] | None = None,
-        ops: Collection[str] | None = None,
+        kinds: str | Collection[str] | None = None,
+        types: str | Collection[str] | None = None,
+        ops: str | Collection[str] | None = None,
     ) -> Diff:
         """What changed on a branch since a moment of its history; ask again with `.to.head.id` for what follows.
 
         Args:
-            since: a commit id, a manifest version, a time or a snapshot.
+            since: a commit or its id, a manifest version, a time or a snapshot.
         """
         to = self._repository.snapshot(branch)
-        return write.Diff(self._repository, self._repository.snapshot(branch, since), to, kinds, types, ops)
+        start = self._repository.snapshot(branch, since)
+        return write.Diff(self._repository, start, to, _names(kinds), _names(types), _names(ops))
 
-    def export(self, *, branch: str = "main", at: At = None, types: Sequence[str] | None = None) -> Iterator[str]:
+    def export(self, *, branch: str = "main", at: At = None, types: str | Sequence[str] | None = None) -> Iterator[str]:
         """The rows of a snapshot as NDJSON lines, nodes before edges; `types` names the types to write."""
-        return write.export(self._repository.snapshot(branch, at), types)
+        return write.export(self._repository.snapshot(branch, at), _names(types))
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
@@ -594,7 +607,7 @@ class Graph:
 
     def embed(
         self,
-        types: Sequence[str] | None = None,
+        types: str | Sequence[str] | None = None,
         *,
         branch: str = "main",
         only_missing: bool = True,
@@ -623,7 +636,7 @@ class Graph:
         """
         return write.embed(
             self._repository,
-            types=types,
+            types=_names(types),
             branch=branch,
             only_missing=only_missing,
             dry_run=dry_run,
@@ -739,12 +752,12 @@ class Graph:
 
     def compile(self, query: str | Path, *, name: str | None = None, branch: str = "main") -> CompiledQuery:
         """One query, typechecked against the branch's schema."""
-        text, file = _text_and_name(query, "<query>")
+        text, file = text_and_name(query, "<query>")
         return compile_query(text, self._repository.snapshot(branch).catalog, name, file=file)
 
     @staticmethod
     def _read_query(query: str | Path, name: str | None, snapshot: Snapshot) -> CompiledQuery:
-        text, file = _text_and_name(query, "<query>")
+        text, file = text_and_name(query, "<query>")
         compiled = compile_query(text, snapshot.catalog, name, file=file)
         if compiled.kind != "read":
             raise BadRequest(f"query {compiled.name!r} is a mutation: run it with mutate", code="is_mutation")
@@ -760,15 +773,10 @@ def _planned(snapshot: Snapshot, catalog: Catalog, allow_data_loss: bool) -> Mig
     )
 
 
+def _names(given: str | Collection[str] | None) -> list[str] | None:
+    """One name is a list of one; a text's letters are never meant."""
+    return [given] if isinstance(given, str) else None if given is None else list(given)
+
+
 def _is_folder(uri: str) -> bool:
     return "://" not in uri or uri.startswith("file://")
-
-
-def _text_and_name(source: str | Path, default: str) -> tuple[str, str]:
-    """The text of a source and the file name for messages about it."""
-    if not isinstance(source, Path):
-        return source, default
-    try:
-        return source.read_text(encoding="utf-8"), str(source)
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"{source}: not UTF-8 text (byte {error.start})") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.exits import UsageError
-from omnigraph.cli.options import At, Branch, Format, GraphUri, Quiet, parse_at
+from omnigraph.cli.options import At, Branch, Format, GraphUri, Json, Quiet, parse_at
 from omnigraph.cli.output import Output
 
 if TYPE_CHECKING:
@@ -96,6 +96,7 @@ def stat(
     branch: Branch = "main",
     at: At = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show the size and the tag of a Blob. No bytes are read without --sha256.

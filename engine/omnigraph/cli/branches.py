@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from omnigraph.cli.options import Actor, At, Branch, Format, GraphUri, Quiet, parse_at
+from omnigraph.cli.options import Actor, At, Branch, Format, GraphUri, Json, Quiet, parse_at
 from omnigraph.cli.output import Output
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def create(
     at: At = None,
     actor: Actor = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Make a branch; no data is copied.
@@ -72,6 +73,7 @@ def delete(
     graph: GraphUri,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The branch.", show_default=False)],
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Delete a branch. What others have merged of it stays theirs.
@@ -104,6 +106,7 @@ def merge(
     ] = None,
     actor: Actor = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Merge a branch into another, row by row. Conflicts are listed, and then nothing is changed (exit 3).
@@ -169,6 +172,7 @@ def diff(
     ops: Ops = None,
     stats: Stats = False,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show what changed from one state to another: inserted, updated and deleted nodes and edges.
@@ -194,6 +198,7 @@ def changes(
     ops: Ops = None,
     stats: Stats = False,
     format: Format = "jsonl",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show what changed on a branch since a commit; says on standard error where to go on from.
@@ -228,7 +233,7 @@ def _show(out: Output, found: Diff, stats: bool) -> None:
 
 
 @_branch.command("list")
-def list_branches(graph: GraphUri, format: Format = "table", quiet: Quiet = False) -> None:
+def list_branches(graph: GraphUri, format: Format = "table", json: Json = False, quiet: Quiet = False) -> None:
     """List the branches with their newest commits.
 
     \b
@@ -261,6 +266,7 @@ def list_commits(
     limit: Annotated[int, typer.Option("--limit", "-l", min=1, help="At most this many.")] = 20,
     before: Annotated[str | None, typer.Option("--before", metavar="COMMIT", help="Go on below this commit.")] = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """List the commits of a branch, newest first.
@@ -301,6 +307,7 @@ def show_commit(
     graph: GraphUri,
     commit: Annotated[str, typer.Argument(metavar="COMMIT", help="The commit's id.", show_default=False)],
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show one commit of any branch.

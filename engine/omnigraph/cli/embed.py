@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from omnigraph.cli.options import Actor, Branch, Format, GraphUri, Quiet
+from omnigraph.cli.options import Actor, Branch, Format, GraphUri, Json, Quiet
 from omnigraph.cli.output import Output
 
 __all__ = ["register"]
@@ -33,6 +33,7 @@ def embed(
     branch: Branch = "main",
     actor: Actor = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Make the vectors of @embed that rows with a text lack, with the provider that the environment sets up.

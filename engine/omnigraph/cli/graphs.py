@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from omnigraph.cli.options import Actor, At, Branch, Format, GraphUri, Quiet, parse_at
+from omnigraph.cli.options import Actor, At, Branch, Format, GraphUri, Json, Quiet, parse_at
 from omnigraph.cli.output import Output
 
 __all__ = ["register"]
@@ -28,6 +28,7 @@ def init(
     schema: Annotated[Path, typer.Option("--schema", "-s", metavar="FILE", help="The .pg schema.", show_default=False)],
     actor: Actor = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Create an empty graph from a schema.
@@ -87,6 +88,7 @@ def load(
     ] = None,
     actor: Actor = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Load records as one commit: all of them, or nothing if one is bad; with --quarantine all but the bad ones.
@@ -196,7 +198,12 @@ def export(
 
 
 def snapshot(
-    graph: GraphUri, branch: Branch = "main", at: At = None, format: Format = "table", quiet: Quiet = False
+    graph: GraphUri,
+    branch: Branch = "main",
+    at: At = None,
+    format: Format = "table",
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Show which version of which table a branch sees.
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from omnigraph.cli.exits import FAILURE, UsageError
-from omnigraph.cli.options import Branch, read_text
+from omnigraph.cli.options import Branch, Json, read_text
 
 if TYPE_CHECKING:
     from omnigraph.errors import Diagnostic
@@ -50,6 +50,7 @@ def lint(
         Literal["text", "json", "github"],
         typer.Option("--format", "-f", help="For people, for programs, or as annotations of a GitHub workflow."),
     ] = "text",
+    json_: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Warnings fail too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Findings only.")] = False,
 ) -> None:

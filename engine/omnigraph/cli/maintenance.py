@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from omnigraph.cli.options import Actor, Branch, Format, GraphUri, Quiet
+from omnigraph.cli.options import Actor, Branch, Format, GraphUri, Json, Quiet
 from omnigraph.cli.output import Output
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ def recover(
         bool, typer.Option("--forward", help="Only finish writes, never roll one back: safe beside living writers.")
     ] = False,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Settle interrupted writes: finish those that got far enough, undo the others.
@@ -69,6 +70,7 @@ def repair(
     branch: Annotated[str | None, typer.Option("--branch", "-b", metavar="NAME", help="Only this branch.")] = None,
     actor: Actor = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Show tables whose newest version no commit published, and publish them on demand.
@@ -87,7 +89,8 @@ def repair(
     out = Output(format, quiet)
     opened = omnigraph.open(graph, actor=actor) if confirm else omnigraph.open(graph, read_only=True)
     report = opened.repair(branch=branch, confirm=confirm, force=force)
-    lines = [f"{len(report.tables)} table(s) ahead of what is published" if report.tables else "nothing to repair"]
+    how = "" if confirm else "; nothing was written: --confirm publishes what changes no row"
+    lines = [f"{len(report.tables)} table(s) ahead of what is published{how}" if report.tables else "nothing to repair"]
     for one in report.tables:
         done = "" if one.action == "none" else f", {one.action}"
         lines.append(
@@ -103,7 +106,7 @@ def repair(
         out.hint(f"omnigraph repair {graph} --confirm")
 
 
-def verify(graph: GraphUri, format: Format = "table", quiet: Quiet = False) -> None:
+def verify(graph: GraphUri, format: Format = "table", json: Json = False, quiet: Quiet = False) -> None:
     """Walk everything and report every inconsistency (exit 1). Writes nothing.
 
     \b
@@ -127,7 +130,12 @@ def verify(graph: GraphUri, format: Format = "table", quiet: Quiet = False) -> N
 
 
 def ensure_indices(
-    graph: GraphUri, branch: Branch = "main", actor: Actor = None, format: Format = "table", quiet: Quiet = False
+    graph: GraphUri,
+    branch: Branch = "main",
+    actor: Actor = None,
+    format: Format = "table",
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Build the indexes that are missing. They change speed, never results.
 
@@ -150,7 +158,12 @@ def ensure_indices(
 
 
 def optimize(
-    graph: GraphUri, branch: Branch = "main", actor: Actor = None, format: Format = "table", quiet: Quiet = False
+    graph: GraphUri,
+    branch: Branch = "main",
+    actor: Actor = None,
+    format: Format = "table",
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Extend indexes to new rows, and turn many small data files into few. Readers and writers go on meanwhile.
 
@@ -203,6 +216,7 @@ def cleanup(
     ] = None,
     confirm: Annotated[bool, typer.Option("--confirm", help="Do it; without it, only say what would go.")] = False,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Remove old versions and what deleted branches and killed writes left. Without --confirm nothing is removed.
@@ -277,7 +291,9 @@ def _show_cleanup(out: Output, done: CleanupReport) -> None:
         if done.files:
             print(f"and {len(done.files)} file(s) and folder(s) of killed writes")
     else:
-        print(f"would remove {versions} version(s), {_size(size)}; {kept} commit(s) stay readable, {lost} not")
+        planned = any(one.action == "planned" for one in done.tables)
+        how = "; nothing was removed: --confirm does it" if planned else ""
+        print(f"would remove {versions} version(s), {_size(size)}; {kept} commit(s) stay readable, {lost} not{how}")
 
 
 def _change(before: object, after: object) -> str:

@@ -21,6 +21,7 @@ __all__ = [
     "FormatName",
     "GraphUri",
     "Inline",
+    "Json",
     "Params",
     "QueryFile",
     "QueryName",
@@ -42,6 +43,16 @@ At = Annotated[
     typer.Option("--at", metavar="WHEN", help="A commit id, a manifest version, or an ISO time (UTC unless it says)."),
 ]
 Format = Annotated[FormatName, typer.Option("--format", "-f", help="How the answer is written to standard output.")]
+
+
+def _choose_json(context: typer.Context, chosen: bool) -> bool:
+    if chosen:  # what --format is where nobody said it
+        context.default_map = {**(context.default_map or {}), "format": "json"}
+    return chosen
+
+
+Json = Annotated[bool, typer.Option("--json", is_eager=True, callback=_choose_json, help="The same as --format json.")]
+"""Acts on `format`; a command takes it and need not look at it."""
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no hints on standard error.")]
 Actor = Annotated[str | None, typer.Option("--as", metavar="ACTOR", help="Who is asking; recorded in the commit.")]
 Params = Annotated[

@@ -13,6 +13,7 @@ from omnigraph.cli.options import (
     Format,
     GraphUri,
     Inline,
+    Json,
     Params,
     QueryFile,
     QueryName,
@@ -41,6 +42,7 @@ def query(
     branch: Branch = "main",
     at: At = None,
     format: Format = "table",
+    json: Json = False,
 ) -> None:
     """Run a read query and print its rows.
 
@@ -73,6 +75,7 @@ def mutate(
     ] = None,
     actor: Actor = None,
     format: Format = "table",
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Run a mutation as one commit.
@@ -108,6 +111,8 @@ def explain(
     analyze: Annotated[
         bool, typer.Option("--analyze", help="Run the query too and show each step's rows and time.")
     ] = False,
+    format: Format = "table",
+    json: Json = False,
 ) -> None:
     """Show how a read query would run.
 
@@ -121,7 +126,8 @@ def explain(
     source, values = query_source(file, inline), parse_params(params)
     opened = omnigraph.open(graph, read_only=True)
     plan = opened.explain(source, values, name=name, branch=branch, at=parse_at(at), analyze=analyze)
-    print(plan.rstrip("\n"))
+    lines = plan.rstrip("\n").split("\n")
+    Output(format).report("\n".join(lines), {"analyzed": analyze, "plan": lines})
 
 
 def _count(number: int, word: str) -> str:

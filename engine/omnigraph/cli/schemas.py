@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from omnigraph.cli.exits import FAILURE, UsageError
-from omnigraph.cli.options import Actor, At, Branch, Format, GraphUri, Quiet, parse_at, read_text
+from omnigraph.cli.options import Actor, At, Branch, Format, GraphUri, Json, Quiet, parse_at, read_text
 from omnigraph.cli.output import Output
 
 if TYPE_CHECKING:
@@ -30,17 +30,30 @@ def _group() -> None:
 
 
 @_schema.command("show")
-def show(graph: GraphUri, branch: Branch = "main", at: At = None) -> None:
+def show(graph: GraphUri, branch: Branch = "main", at: At = None, format: Format = "table", json: Json = False) -> None:
     """Print the schema a branch has, or had at a moment, as it was written.
 
     \b
     Examples:
       omnigraph schema show graph.omni > schema.pg
       omnigraph schema show graph.omni --branch draft --at 12
+      omnigraph schema show graph.omni --json
     """
     import omnigraph
 
-    print(omnigraph.open(graph, read_only=True).snapshot(branch, parse_at(at)).catalog.source.rstrip("\n"))
+    snapshot = omnigraph.open(graph, read_only=True).snapshot(branch, parse_at(at))
+    catalog = snapshot.catalog
+    Output(format).report(
+        catalog.source.rstrip("\n"),
+        {
+            "branch": snapshot.branch,
+            "commit": snapshot.head.id,
+            "schema_hash": catalog.hash,
+            "node_types": list(catalog.nodes),
+            "edge_types": list(catalog.edges),
+            "source": catalog.source,
+        },
+    )
 
 
 @_schema.command("plan")
@@ -49,17 +62,19 @@ def plan(
         str, typer.Argument(metavar="OLD.pg|GRAPH", help="The accepted schema, or a graph.", show_default=False)
     ],
     desired: Annotated[
-        str | None, typer.Argument(metavar="NEW.pg", help="The desired schema.", show_default=False)
+        str | None,
+        typer.Argument(metavar="NEW.pg", help="The desired schema; - is standard input.", show_default=False),
     ] = None,
     schema: Annotated[
         str | None,
-        typer.Option("--schema", "-s", metavar="NEW.pg", help="The desired schema, for a graph; - is stdin."),
+        typer.Option("--schema", "-s", metavar="NEW.pg", help="The desired schema, said with its name."),
     ] = None,
     branch: Branch = "main",
     allow_data_loss: Annotated[
         bool, typer.Option("--allow-data-loss", help="Plan to drop for good: old versions are removed at once.")
     ] = False,
     format: Format = "table",
+    json: Json = False,
 ) -> None:
     """Say, step by step, what another schema would change. Nothing is touched; exit 1 where it can't be done.
 
@@ -68,18 +83,21 @@ def plan(
     \b
     Examples:
       omnigraph schema plan old.pg new.pg
-      omnigraph schema plan graph.omni --schema new.pg
+      omnigraph schema plan graph.omni new.pg
       git show HEAD:schema.pg > old.pg; omnigraph schema plan old.pg schema.pg --format json
     """
     if (desired is None) == (schema is None):
-        raise UsageError("give either two files, OLD.pg NEW.pg, or a graph and --schema NEW.pg")
-    if desired is not None:
-        made = _offline(accepted, desired, allow_data_loss)
+        raise UsageError("name the desired schema, once: schema plan OLD.pg NEW.pg, or schema plan GRAPH NEW.pg")
+    wanted = desired or schema
+    assert wanted is not None
+    if Path(accepted).is_file() and "://" not in accepted:
+        made = _offline(accepted, wanted, allow_data_loss)
+    elif accepted == "-" or (accepted.endswith(".pg") and not Path(accepted).exists()):
+        raise UsageError(f"{accepted}: no such file")
     else:
         import omnigraph
 
-        assert schema is not None
-        text = read_text("-") if schema == "-" else Path(schema)
+        text = read_text("-") if wanted == "-" else Path(wanted)
         graph = omnigraph.open(accepted, read_only=True)
         made = graph.schema.plan(text, branch=branch, allow_data_loss=allow_data_loss)
     Output(format).report(_in_words(made), made.as_dict())
@@ -103,7 +121,7 @@ def apply(
     ] = False,
     actor: Actor = None,
     format: Format = "table",
-    json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+    json: Json = False,
     quiet: Quiet = False,
 ) -> None:
     """Accept another schema, and change the data with it, as one commit.
@@ -119,7 +137,7 @@ def apply(
     """
     import omnigraph
 
-    output = Output("json" if json else format, quiet=quiet)
+    output = Output(format, quiet)
     text = read_text("-") if desired == "-" else Path(desired)
     opened = omnigraph.open(graph, actor=actor)
     done = opened.schema.apply(text, branch=branch, allow_data_loss=allow_data_loss, expect_plan=plan)
@@ -141,8 +159,6 @@ def _done_in_words(done: SchemaResult) -> str:
 def _offline(accepted: str, desired: str, allow_data_loss: bool) -> MigrationPlan:
     from omnigraph.schema import compile_schema, ir_of, plan_migration
 
-    if Path(accepted).is_dir() or "://" in accepted:
-        raise UsageError(f"{accepted} is a graph: name the desired schema with --schema {desired}")
     old, new = (compile_schema(read_text(path), file=path) for path in (accepted, desired))
     return plan_migration(ir_of(old), new, allow_data_loss=allow_data_loss)
 

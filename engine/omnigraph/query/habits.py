@@ -89,11 +89,11 @@ QUERY_HABITS = (
     Habit(r"(?i)remove\b", "write `delete`", expects="INSERT"),
     Habit(r"where\b", "`set { … }` comes before `where`", expects="_SET"),
     Habit(r"\{", "write `update Type set { … } where …`", expects="_SET"),
+    Habit(r"(?i)(?!que)[a-z{]", "write `query name($x: String) { match { … } return { … } }`", expects="_QUERY"),
     Habit(r"[A-Z]\w*\s*\(", "names of functions are lower-case"),
     Habit(r"[a-z]\w*", "types start upper-case: `String`, `I64`, `Date`", after=r"\$\w+\s*:\s*\[?\s*$", expects="ENUM"),
     Habit(r"<", "a list is written `[String]`", after=r"\$\w+\s*:\s*\w+\s*$"),
     Habit(r"@", "annotations stand after the parameters", expects="_QUERY"),
-    Habit(r"(?i)(?!que)[a-z{]", "write `query name($x: String) { match { … } return { … } }`", expects="_QUERY"),
 )
 
 _CONDITIONS = "conditions are clauses of their own, with no word before them"

@@ -52,6 +52,7 @@ class QueryReport:
         return "warning" if self.warnings else "ok"
 
     def as_dict(self) -> dict[str, Any]:
+        """Plain data, as `omnigraph lint --format json` writes it."""
         return {
             "name": self.name,
             "kind": self.kind,

@@ -22,6 +22,8 @@ def bind_params(compiled: CompiledQuery, params: Mapping[str, Any]) -> dict[str,
     Raises:
         BadRequest: a missing or unknown name, or a value that isn't of the declared type; `details` names it.
     """
+    if not isinstance(params, Mapping):
+        raise BadRequest(f'params is a {type(params).__name__}: give values by name, such as {{"name": ...}}')
     given = {name.removeprefix("$"): value for name, value in params.items()}
     declared = {p.name: p.type for p in compiled.params}
     for name in given:

@@ -3,6 +3,7 @@
 from omnigraph.read.blob import Blob, open_blob
 from omnigraph.read.entity import entity, plain_rows
 from omnigraph.read.execute import execute, explain
+from omnigraph.read.frames import library, networkx_graph
 from omnigraph.read.render import FORMATS, html_table, json_rows, render
 
 __all__ = [
@@ -13,6 +14,8 @@ __all__ = [
     "explain",
     "html_table",
     "json_rows",
+    "library",
+    "networkx_graph",
     "open_blob",
     "plain_rows",
     "render",

@@ -40,7 +40,7 @@ from omnigraph.storage.uri import parse_root
 
 __all__ = ["At", "Repository"]
 
-At = int | str | datetime | Snapshot | None
+At = int | str | datetime | Snapshot | CommitInfo | None
 """A point in a branch's history: manifest version, commit id, time (UTC if it has no zone), a snapshot; None: now."""
 
 
@@ -82,6 +82,8 @@ class Repository:
             NotFound: no graph there.
         """
         engine = Engine.of(parse_root(uri), read_only=read_only)
+        if os.path.isfile(engine.store.root.uri):
+            raise NotFound(f"{engine.store.root.uri} is a file, and a graph is a folder", code="graph_not_found")
         if engine.store.latest_or_none(MANIFEST) is None:
             raise NotFound(
                 f"there is no graph at {engine.store.root.uri}: create one with `omnigraph init --schema FILE "
@@ -111,13 +113,17 @@ class Repository:
             return manifest.current(branch)
         if isinstance(at, Snapshot):
             return at.state
-        if isinstance(at, bool):
-            raise BadRequest("a point in history is a version, a commit id or a time")
+        if isinstance(at, CommitInfo):
+            at = at.id
+        if isinstance(at, bool) or not isinstance(at, int | str | datetime):
+            raise BadRequest(
+                f"a moment is a commit id, a version, a datetime, a commit or a snapshot, not a {type(at).__name__}"
+            )
         if isinstance(at, int):
             return manifest.at(branch, at)
         return state_of(self.engine, branch, commit_at(self.engine, branch, at))
 
-    def point(self, point: str | Snapshot) -> Snapshot:
+    def point(self, point: str | Snapshot | CommitInfo) -> Snapshot:
         """The state that a text names: a branch, `branch@moment`, or the id of a commit of any branch.
 
         Raises:
@@ -125,6 +131,10 @@ class Repository:
         """
         if isinstance(point, Snapshot):
             return point
+        if isinstance(point, CommitInfo):
+            point = point.id
+        if not isinstance(point, str):
+            raise BadRequest(f"a point is a branch, branch@moment or a commit, not a {type(point).__name__}")
         name, moment = split_point(point)
         if moment is not None or self.engine.manifest.exists(name):
             return self.snapshot(name, moment)

@@ -89,6 +89,7 @@ class Snapshot:
         return self.state.tables
 
     def ref(self, table_key: str) -> TableRef:
+        """Which version of a table this state sees. Raises NotFound."""
         ref = self.state.tables.get(table_key)
         if ref is None:
             raise NotFound(f"{self!r} has no table {table_key}", details={"table_key": table_key})
@@ -108,6 +109,7 @@ class Snapshot:
         return self._engine.store.pinned(self.ref(table_key))
 
     def schema(self, table_key: str) -> pa.Schema:
+        """The stored columns of a table."""
         schema: pa.Schema = self.dataset(table_key).schema
         return schema
 
@@ -278,6 +280,7 @@ class Snapshot:
         return null_mask(self.dataset(table_key).schema.field(column), found)
 
     def count_rows(self, table_key: str, filter: Filter = None) -> int:
+        """Rows of a table, all or those that a filter keeps."""
         if filter is None:
             return self.ref(table_key).row_count
         with lance_errors(f"counting rows of {table_key}"):

@@ -33,7 +33,7 @@ from omnigraph.write.tabular import read_table, read_tabular, unreadable
 __all__ = ["Source", "SourceFile", "SourcePlan", "Split", "open_source", "plan_sources", "read_batches"]
 
 Source: TypeAlias = (
-    str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | BinaryIO | io.TextIOBase | MappingABC[str, pa.Table]
+    str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | BinaryIO | io.TextIOBase | MappingABC[str, Any]
 )
 
 _SUFFIXES = {
@@ -241,14 +241,7 @@ def plan_sources(
         return _plan_stream(cast("BinaryIO", source))
     if isinstance(source, str) and ("\n" in source or source.lstrip()[:1] == "{"):
         return _plan_stream(io.BytesIO(source.encode()), "<text>")
-    paths = (
-        []
-        if source is None
-        else [source]
-        if isinstance(source, (str, os.PathLike))
-        else list(cast("Iterable[str]", source))
-    )
-    names = [os.fspath(p) for p in paths]
+    names = _paths(source)
     if mapping is not None and not (_all_ndjson(names, format) and not _any_covered(names, mapping)):
         return SourcePlan(_mapped(names, mapping))
     if not names:
@@ -265,6 +258,21 @@ def plan_sources(
     return SourcePlan(files)
 
 
+def _paths(source: Any) -> list[str]:
+    """Raises BadRequest where it isn't paths."""
+    if source is None or isinstance(source, (str, os.PathLike)):
+        return [] if source is None else [os.fspath(source)]
+    paths = list(source) if isinstance(source, Iterable) else [source]
+    strange = next((p for p in paths if not isinstance(p, (str, os.PathLike))), None)
+    if strange is not None:
+        raise BadRequest(
+            f"can't load a {type(strange).__name__}: give paths, an open file, a text with NDJSON records, or "
+            'tables by type name such as {"Person": table}',
+            code="bad_source",
+        )
+    return [os.fspath(p) for p in paths]
+
+
 def _all_ndjson(names: list[str], format: str | None) -> bool:
     return bool(names) and all((format or _format(n, "")) == "ndjson" for n in names)
 
@@ -273,17 +281,40 @@ def _any_covered(names: list[str], mapping: Mapping) -> bool:
     return any(m.path is not None and _covers(m.path, name) for m in mapping.sources for name in names)
 
 
-def _plan_tables(source: MappingABC[str, pa.Table], mapping: Mapping | None, catalog: Catalog) -> SourcePlan:
+def _plan_tables(source: MappingABC[str, Any], mapping: Mapping | None, catalog: Catalog) -> SourcePlan:
     files = []
     by_label = {m.label: m for m in mapping.sources} if mapping is not None else {}
-    for i, (name, table) in enumerate(source.items()):
+    tables = {name: _table(name, given) for name, given in source.items()}
+    for i, (name, table) in enumerate(tables.items()):
         how = by_label.get(name)
         if how is None and mapping is None:
             how = _plain_mapping(name, table, catalog)
         if how is None:
             raise BadRequest(f"the mapping has no source with table: {name}", code="bad_mapping")
         files.append(SourceFile(i, name, "", "table", table.nbytes, how))
-    return SourcePlan(files, tables=source)
+    return SourcePlan(files, tables=tables)
+
+
+def _table(name: str, given: Any) -> pa.Table:
+    """Arrow, a frame of pandas or polars, or a list of dictionaries as a table.
+
+    Raises:
+        BadRequest: it is none of these.
+    """
+    if isinstance(given, pa.Table):
+        return given
+    try:
+        if isinstance(given, list) and all(isinstance(row, dict) for row in given):
+            return pa.Table.from_pylist(given)
+        if hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch):
+            return pa.table(given)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise BadRequest(f"table {name!r}: {error}", code="bad_source") from error
+    raise BadRequest(
+        f"table {name!r}: a {type(given).__name__} is no table: give an Arrow table, a DataFrame or a list of "
+        "dictionaries",
+        code="bad_source",
+    )
 
 
 def _plain_mapping(name: str, table: pa.Table, catalog: Catalog) -> SourceMapping:
@@ -355,6 +386,11 @@ def _expand(pattern: str) -> list[str]:
     if os.path.isfile(pattern):
         return [pattern]
     found = sorted(p for p in glob.glob(pattern, recursive=True) if os.path.isfile(p))
+    if not found and os.path.isdir(pattern):
+        raise BadRequest(
+            f"{pattern}: is a folder: name its files, such as {os.path.join(pattern, '*.ndjson')}",
+            code="missing_source",
+        )
     if not found:
         raise _missing(pattern)
     return found
