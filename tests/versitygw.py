@@ -59,10 +59,11 @@ class Versitygw(S3):
     def _path(self, uri: str) -> Path:
         return self._folder / uri.removeprefix("s3://")
 
-    def copy(self, uri: str, to: str) -> None:
+    def copy(self, uri: str, to: str, *, literally: bool = False) -> None:
         def one(source: str, target: str) -> None:
             shutil.copy2(source, target)  # what it knows of an object lies in extended attributes
-            Path(target).write_bytes(moved(source, Path(source).read_bytes(), uri, to))
+            if not literally:
+                Path(target).write_bytes(moved(source, Path(source).read_bytes(), uri, to))
 
         shutil.copytree(self._path(uri), self._path(to), copy_function=one)
 

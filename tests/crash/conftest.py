@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from omnigraph.storage import sweep as storage_sweep
 from tests.crash.ground import Bucket, Folder
 from tests.crash.matrix import Matrix
 from tests.crash.nursery import Nursery
@@ -32,6 +33,7 @@ def folders(nursery: Nursery) -> Iterator[Matrix]:
 
 @pytest.fixture(scope="module")
 def buckets(nursery: Nursery) -> Iterator[Matrix]:
-    """The matrix on S3."""
-    with serving() as server, environment(server):
+    """The matrix on S3, where a write waits for another that may live; here it is dead."""
+    with serving() as server, environment(server), pytest.MonkeyPatch.context() as patched:
+        patched.setattr(storage_sweep, "LIVING_SECONDS", 0.0)
         yield Matrix(Bucket(server), nursery)

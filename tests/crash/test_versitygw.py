@@ -8,6 +8,7 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import NotFound, Unavailable
+from omnigraph.storage import sweep as storage_sweep
 from tests import versitygw
 from tests.crash import lifecycle
 from tests.crash.crash_scenarios import SCENARIOS
@@ -29,8 +30,10 @@ def server() -> Iterator[S3]:
 
 
 @pytest.fixture(scope="module")
-def gateway(nursery: Nursery, server: S3) -> Matrix:
-    return Matrix(Bucket(server), nursery)
+def gateway(nursery: Nursery, server: S3) -> Iterator[Matrix]:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(storage_sweep, "LIVING_SECONDS", 0.0)
+        yield Matrix(Bucket(server), nursery)
 
 
 @pytest.mark.parametrize("scenario", ["mutation", "branch"])

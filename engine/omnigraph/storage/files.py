@@ -13,7 +13,7 @@ from typing import Protocol
 
 import pyarrow.fs as pafs
 
-from omnigraph.errors import Conflict
+from omnigraph.errors import Conflict, NotFound
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.uri import Root
 
@@ -163,7 +163,10 @@ class RemoteFiles:
 
     def delete(self, name: str) -> None:
         if self.exists(name):
-            with lance_errors(f"deleting {self.root.join(name)}"):
+            with (
+                contextlib.suppress(NotFound),
+                lance_errors(f"deleting {self.root.join(name)}"),
+            ):  # another may be quicker
                 self.fs.delete_file(self._path(name))
 
     def copy(self, source: str, target: str) -> None:

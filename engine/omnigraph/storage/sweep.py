@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,6 +40,9 @@ __all__ = [
 RECOVERY_ACTOR = "omnigraph:recovery"
 
 log = logging.getLogger(__name__)
+
+LIVING_SECONDS = 5.0
+"""On an object store, where nothing tells the dead: how long a write waits for one that is half way to go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +358,12 @@ def heal(engine: Engine, branch: str) -> None:
     engine.manifest.prepare(branch)
     if not [n for n in engine.sidecars.names() if n not in engine.sidecars.own]:
         return
-    report = sweep(engine, "forward", branch=branch)
-    blocked = [p for p in report.pending if p["reason"] == "NeedsRollBack"]
-    if blocked:
-        raise pending_error(engine.store.root.uri, branch, blocked)
+    until = time.monotonic() + (0 if engine.sidecars.tells_the_dead else LIVING_SECONDS)
+    while True:
+        report = sweep(engine, "forward", branch=branch)
+        blocked = [p for p in report.pending if p["reason"] == "NeedsRollBack"]
+        if not blocked:
+            return
+        if time.monotonic() >= until:
+            raise pending_error(engine.store.root.uri, branch, blocked)
+        time.sleep(0.2)  # a writer half way through its tables, and it may live

@@ -15,6 +15,8 @@ __all__ = ["is_commit_race", "is_missing", "lance_errors", "scrub"]
 
 _SOURCE_POSITION = re.compile(r",? ?/[^\s,]*\.rs:\d+:\d+")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
+# The last two: an object that went between the two requests of a read.
+_MISSING = ("not found", "no such file", "resource_not_found", "no_such_key")
 _NETWORK = ("connection refused", "timed out", "timeout", "dns error", "error sending request", "503", "slowdown")
 
 
@@ -37,7 +39,7 @@ def is_commit_race(error: BaseException) -> bool:
 
 def is_missing(error: BaseException) -> bool:
     text = str(error).lower()
-    return isinstance(error, FileNotFoundError) or "not found" in text or "no such file" in text
+    return isinstance(error, FileNotFoundError) or any(word in text for word in _MISSING)
 
 
 @contextmanager

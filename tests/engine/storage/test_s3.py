@@ -14,6 +14,8 @@ import omnigraph
 from omnigraph.errors import Conflict, NotFound, OmniGraphError, RecoveryPending, Unavailable
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository
+from omnigraph.storage.files import files_of
+from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.uri import parse_root
 from tests.s3 import KEY, S3, SECRET, environment, serving
 
@@ -83,6 +85,15 @@ def test_a_store_that_ignores_conditions_is_refused_at_init(s3: S3) -> None:
         omnigraph.open(uri)
     s3.deaf = False
     omnigraph.init(uri, schema=SCHEMA)
+
+
+def test_an_object_that_goes_while_it_is_looked_at_is_missing(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sidecar is listed, and its writer or a sweep has removed it when another reads or removes it."""
+    files = files_of(parse_root(s3.uri()))
+    with pytest.raises(NotFound), lance_errors("reading"):  # what Arrow said of one that went between two requests
+        raise OSError("AWS Error RESOURCE_NOT_FOUND during GetObject operation: ")
+    monkeypatch.setattr(files, "exists", lambda _: True)
+    files.delete("__recovery/x.json")
 
 
 def test_credentials_are_shown_nowhere(
