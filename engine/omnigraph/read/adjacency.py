@@ -53,9 +53,8 @@ class Links:
     @property
     def nbytes(self) -> int:
         own = self.start.nbytes + self.neighbour.nbytes + self.edge.nbytes
-        distinct, pairs = self.__dict__.get("distinct"), self.__dict__.get("pairs")
-        more = 0 if distinct is None or distinct is self else distinct.nbytes
-        return int(own + more + (0 if pairs is None else pairs.nbytes))
+        made = [self.__dict__.get(name) for name in ("distinct", "indegree", "pairs")]
+        return int(own + sum(each.nbytes for each in made if each is not None and each is not self))
 
     def spliced(self, near: Splice, far: Splice, edges: Splice, src: Ints, dst: Ints, edge: Ints) -> Links | None:
         """The same after changes of the three tables; None where an edge would lose its end.
@@ -151,8 +150,10 @@ class Adjacency:
 
     @property
     def nbytes(self) -> int:
+        """With the positions, which it holds on to when their tables are dropped."""
         both = self.__dict__.get("both")
-        return self.out.nbytes + self.into.nbytes + (0 if both is None else both.nbytes)
+        positions = sum(numbering.nbytes for numbering in set(self.numberings))
+        return self.out.nbytes + self.into.nbytes + positions + (0 if both is None else both.nbytes)
 
     def spliced(
         self,

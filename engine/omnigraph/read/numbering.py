@@ -98,6 +98,12 @@ class Numbering:
     def rows(self) -> int:
         return len(self.row_ids)
 
+    @property
+    def nbytes(self) -> int:
+        order = self.__dict__.get("_order")
+        changes = sum(step.removed.nbytes + step.updated.nbytes for step in self.steps)
+        return int(self.row_ids.nbytes + changes + (0 if order is None else order.nbytes))
+
     @cached_property
     def _order(self) -> Longs | None:
         """The order that sorts the row ids; None where they ascend as they are."""

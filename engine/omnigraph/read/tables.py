@@ -250,7 +250,13 @@ class TableData(Rows):
         self._lock = threading.Lock()
         self._numbering = numbering
         self._earlier = [weakref.ref(table) for table in earlier] if numbering is None else []
-        self.nbytes = 0
+        self._sizes: dict[tuple[str, str], int] = {}  # bytes by what is kept: two threads that make it count it once
+
+    @property
+    def nbytes(self) -> int:
+        """All it holds, whoever shares it."""
+        numbering = self._numbering
+        return sum(tuple(self._sizes.values())) + (0 if numbering is None else numbering.nbytes)
 
     def has(self, names: Iterable[str]) -> bool:
         return all(map(self._columns.__contains__, names))
@@ -332,12 +338,11 @@ class TableData(Rows):
         """Take up positions, or those that others rely on already."""
         self._numbering = numbering = self._cache.number(self.key, numbering)
         self.rows = numbering.rows
-        self.nbytes += numbering.row_ids.nbytes
         return numbering
 
     def _keep(self, name: str, column: Array) -> None:
         self._columns[name] = column
-        self.nbytes += column.nbytes
+        self._sizes["column", name] = column.nbytes
 
     def _begin(self, snapshot: Readable) -> None:
         """Take over from an earlier version what it has, if it tells what changed since."""
@@ -349,6 +354,7 @@ class TableData(Rows):
 
     def _take_over(self, snapshot: Readable, earlier: TableData) -> None:
         old, columns, derived = earlier._known(), dict(earlier._columns), dict(earlier._derived)
+        sizes = dict(earlier._sizes)
         changes = snapshot.row_changes(self.table_key, earlier.ref, old.files, most=1_000 + old.rows // 20)
         if changes is None:
             return
@@ -358,6 +364,7 @@ class TableData(Rows):
             if self._number(made) is made:
                 for name, column in columns.items():
                     self._keep(name, column)
+                self._sizes.update({key: sizes[key] for key in derived})
                 self._derived.update(derived)
             return
         made = old.spliced(earlier.key, changes.removed, changes.written, files)
@@ -384,7 +391,7 @@ class TableData(Rows):
                 self._derive("map", "id", moved, moved.nbytes)
 
     def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
-        self.nbytes += nbytes
+        self._sizes[what, name] = nbytes
         made = super()._derive(what, name, value, nbytes)
         self._cache.settle()
         return made

@@ -74,6 +74,7 @@ class WordSearch:
                 other = pc.match_substring_regex(beyond.column(self.column), pattern=f"[^{COMMON}]")
                 parts.append(beyond.filter(other).column(ROW_ID).to_numpy())
             kept = ctx.tables.kept.add(key, np.concatenate(parts))
+            ctx.tables.settle()
         return np.asarray(kept)
 
 

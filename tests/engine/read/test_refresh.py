@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import os
 import random
+import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import omnigraph
 from omnigraph import read
 from omnigraph.query import compile_query
 from omnigraph.read.adjacency import Adjacency, Links, adjacency
+from omnigraph.read.hashing import IdMap
 from omnigraph.read.numbering import Numbering, Splice, through
 from omnigraph.read.settings import read_settings
-from omnigraph.read.tables import TABLES
+from omnigraph.read.tables import TABLES, TableData
 from omnigraph.storage import Snapshot
 
 SCHEMA = """
@@ -279,6 +283,62 @@ def test_adjacency_counts_among_the_bytes_kept(tmp_path: Path) -> None:
     answers(graph.snapshot())
     found = [entry for _, entry in TABLES.kept.items() if isinstance(entry, Adjacency)]
     assert TABLES.nbytes > sum(entry.nbytes for entry in found) > 9_000 * 16
+
+
+def held(entry: Any) -> int:
+    """Bytes of the arrays an entry holds, each once."""
+    parts = [entry]
+    if isinstance(entry, TableData):
+        parts = [entry.numbering(None), *entry._columns.values(), *entry._derived.values()]  # type: ignore[arg-type]
+    elif isinstance(entry, Adjacency):
+        parts = [*(vars(links) for links in (entry.out, entry.into, entry.both)), *entry.numberings]
+    arrays: dict[int, Any] = {}
+    while parts:
+        part = parts.pop()
+        if isinstance(part, (np.ndarray, pa.Array)):
+            arrays[id(part)] = part
+        elif isinstance(part, (tuple, list)):
+            parts.extend(part)
+        elif isinstance(part, dict):
+            parts.extend(part.values())
+        elif isinstance(part, Numbering):
+            parts.append(part.row_ids)
+        elif isinstance(part, IdMap):
+            parts.extend((part._order, part._sorted))
+        elif isinstance(part, Links) and part is not entry:
+            parts.append({name: value for name, value in vars(part).items() if value is not part})
+    return sum(array.nbytes for array in arrays.values())
+
+
+def test_what_is_kept_counts_all_it_holds_also_of_versions_with_equal_rows(tmp_path: Path) -> None:
+    graph = big(tmp_path)
+    for _ in range(2):
+        snapshot = graph.snapshot()
+        answers(snapshot)
+        found = adjacency().get(snapshot, *KEYS)
+        assert found.into.indegree is not None
+        TABLES.get(snapshot, "node:Person").id_rank()
+        entries = [entry for _, entry in TABLES.kept.items()]
+        assert any(isinstance(entry, Adjacency) for entry in entries)
+        for entry in entries:
+            if not isinstance(entry, TableData) or entry.loaded:
+                size = held(entry)
+                assert entry.nbytes >= size
+        graph.ensure_indices()
+
+
+def test_threads_that_make_the_same_thing_at_once_count_it_once(tmp_path: Path) -> None:
+    snapshot = big(tmp_path).snapshot()
+    table = TABLES.get(snapshot, "node:Person").load(snapshot, ["id"])
+    before, meet = table.nbytes, threading.Barrier(4)
+
+    def made() -> np.ndarray[Any, Any]:
+        meet.wait(10)
+        return np.zeros(1_000, dtype=np.int64)
+
+    with ThreadPoolExecutor(4) as pool:
+        assert len(list(pool.map(lambda _: table.derived("test", "id", made), range(4)))) == 4
+    assert table.nbytes == before + 8_000
 
 
 def test_graphs_whose_tables_count_alike_are_told_apart(tmp_path: Path) -> None:
