@@ -340,8 +340,8 @@ class AdjacencyCache:
                 continue
             numberings = tuple(table.numbering(snapshot) for table in tables)
             steps: list[Splice] = []
-            for before, old, new, table in zip(key[1:], found.numberings, numberings, tables, strict=True):
-                chain = () if before == table.key else new.since(before)
+            for old, new in zip(found.numberings, numberings, strict=True):
+                chain = new.since(old)
                 if chain is None:
                     break
                 steps.append(through(chain, old.rows))

@@ -7,8 +7,7 @@ was made of the earlier version (columns, id map, adjacency) is changed in a few
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -31,14 +30,14 @@ class Splice:
     """One change of positions.
 
     Args:
-        before: the version it starts from, as a fingerprint.
+        before: the mark of the numbering it starts from.
         size: rows before.
         removed: their positions before, ascending.
         updated: positions before, ascending, of rows with other values now; none of them is removed.
         appended: how many new rows stand at the end.
     """
 
-    before: Hashable
+    before: object
     size: int
     removed: Longs
     updated: Longs
@@ -87,12 +86,14 @@ class Numbering:
         files: what the version is made of.
         natural: whether rows stand as a scan gives them.
         steps: how positions came from those of earlier versions, oldest first.
+        mark: tells it from any other numbering: a version dropped and read again may be numbered another way.
     """
 
     row_ids: RowIds
     files: frozenset[str]
     natural: bool = True
     steps: tuple[Splice, ...] = ()
+    mark: object = field(default_factory=object)
 
     @property
     def rows(self) -> int:
@@ -120,21 +121,23 @@ class Numbering:
         at = spot if order is None else order[spot]
         return np.where(self.row_ids[at] == row_ids, at, -1)
 
-    def since(self, fingerprint: Hashable) -> tuple[Splice, ...] | None:
-        """The changes from an earlier version to this one; None where they aren't known any more."""
+    def since(self, earlier: Numbering) -> tuple[Splice, ...] | None:
+        """The changes from earlier positions to these; None where these didn't come from them, or long ago."""
+        if earlier is self:
+            return ()
         for i, step in enumerate(self.steps):
-            if step.before == fingerprint:
+            if step.before is earlier.mark:
                 return self.steps[i:]
         return None
 
-    def spliced(self, before: Hashable, removed: RowIds, written: RowIds, files: frozenset[str]) -> Numbering:
+    def spliced(self, removed: RowIds, written: RowIds, files: frozenset[str]) -> Numbering:
         """The numbering of a version in which rows are gone, and others inserted or updated."""
         gone = self.places(removed)
         at = self.places(written)
         order = np.argsort(at, kind="stable")  # new rows first
         new = int((at < 0).sum())
         removed_at = np.sort(gone[gone >= 0])
-        step = Splice(before, self.rows, removed_at, at[order][new:], new)
+        step = Splice(self.mark, self.rows, removed_at, at[order][new:], new)
         appended = np.sort(written[at < 0])
         kept = np.delete(self.row_ids, removed_at) if len(removed_at) else self.row_ids
         row_ids = np.concatenate([kept, appended]) if new else kept
@@ -145,10 +148,10 @@ class Numbering:
         step = self.steps[-1]
         return np.concatenate([self.row_ids[step.moved(step.updated)], self.row_ids[step.kept :]])
 
-    def unchanged(self, before: Hashable, files: frozenset[str]) -> Numbering:
+    def unchanged(self, files: frozenset[str]) -> Numbering:
         """The numbering of a version with the same rows, wherever a scan finds them."""
         none: Longs = np.zeros(0, dtype=np.int64)
-        step = Splice(before, self.rows, none, none, 0)
+        step = Splice(self.mark, self.rows, none, none, 0)
         natural = self.natural and files == self.files
         return Numbering(self.row_ids, files, natural, (*self.steps, step)[-_REMEMBERED:])
 

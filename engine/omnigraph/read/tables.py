@@ -360,14 +360,14 @@ class TableData(Rows):
             return
         files = snapshot.file_names(self.table_key)
         if not len(changes.removed) and not len(changes.written):
-            made = old.unchanged(earlier.key, files)
+            made = old.unchanged(files)
             if self._number(made) is made:
                 for name, column in columns.items():
                     self._keep(name, column)
                 self._sizes.update({key: sizes[key] for key in derived})
                 self._derived.update(derived)
             return
-        made = old.spliced(earlier.key, changes.removed, changes.written, files)
+        made = old.spliced(changes.removed, changes.written, files)
         if made.rows != snapshot.tables[self.table_key].row_count:
             return  # the versions aren't what they seem
         step, names = made.steps[-1], sorted(columns)
