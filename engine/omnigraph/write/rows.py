@@ -202,6 +202,8 @@ def _either(a: Array | None, b: Array | None) -> Array | None:
 
 
 def _value_text(value: Scalar) -> str:
+    if pa.types.is_timestamp(value.type) and value.type.unit == "ns":  # what Python calls it depends on pandas
+        return str(value.cast(pa.string()))
     try:
         return repr(value.as_py())
     except ValueError:  # finer than Python's times
