@@ -68,6 +68,9 @@ QueryName = Annotated[
 ]
 
 
+_SHAPE = '{"name": "Ada"}'
+
+
 def parse_params(text: str | None) -> dict[str, Any]:
     """The `--params` option as a mapping from parameter name to JSON value.
 
@@ -83,9 +86,11 @@ def parse_params(text: str | None) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except json.JSONDecodeError as error:
-        raise UsageError(f"{origin}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}") from None
+        raise UsageError(
+            f"{origin}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}; write {_SHAPE}"
+        ) from None
     if not isinstance(value, dict):
-        raise UsageError(f'{origin}: expected a JSON object such as {{"name": "Ada"}}, got {type(value).__name__}')
+        raise UsageError(f"{origin}: expected a JSON object such as {_SHAPE}, got {type(value).__name__}")
     return value
 
 

@@ -112,3 +112,8 @@ def test_a_preview_says_how_it_is_carried_out(graph: Path, command: Command) -> 
 def test_main_answers_an_unknown_command_with_usage(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["qurey"]) == 2
     assert "query" in capsys.readouterr().err
+
+
+def test_parameters_that_are_no_json_are_told_their_shape(graph: Path, command: Command) -> None:
+    ran = command("query", graph, "-e", ONE, "--params", "name=Ada")
+    assert (ran.code, "--params:1:1: not valid JSON" in ran.err, '{"name": "Ada"}' in ran.err) == (2, True, True)
