@@ -108,6 +108,7 @@ def publish(
     check: Callable[[ManifestState], None] | None = None,
     registrations: Mapping[str, str] | None = None,
     tombstones: Sequence[TableRef] = (),
+    attempts: int = ATTEMPTS,
 ) -> CommitInfo:
     """Publish `refs` as one commit on the branch.
 
@@ -117,10 +118,11 @@ def publish(
         check: one more condition on the state that is published upon; raises to refuse.
         registrations: table key → location of new tables.
         tombstones: tables that go, as they were last; a key that is among `refs` too only changes its table.
+        attempts: how often to try when other commits come first.
 
     Raises:
         ExpectedVersionMismatch, Conflict: the state moved; nothing was published.
-        RowLevelCasContention: other commits won `ATTEMPTS` times.
+        RowLevelCasContention: other commits won `attempts` times.
     """
     registrations = registrations or {}
     published = {r.table_key for r in refs}
@@ -130,7 +132,7 @@ def publish(
     refs = [replace(ref, stamp=draft.id) for ref in refs]
     reach(Step.PUBLISH_BEFORE)
     history.afterwards.settle()  # a compaction of ours beside the merge would make it fail
-    for attempt in range(ATTEMPTS):
+    for attempt in range(attempts):
         dataset = manifest.handle(branch)
         migrate(manifest.store, dataset)
         state = manifest.read(branch, dataset)
@@ -170,7 +172,7 @@ def publish(
                     return settled.head
                 with lance_errors(f"publishing on branch {branch}"):
                     raise
-            time.sleep(random.uniform(0, 0.004 * 2**attempt))
+            time.sleep(random.uniform(0, 0.004 * 2 ** min(attempt, 5)))
             continue
         reach(Step.PUBLISH_DONE)
         if dataset.version == state.version + 1:
@@ -181,7 +183,7 @@ def publish(
             commit = manifest.read(branch, dataset).head
         _follow_up(history, commit, branch, dataset)
         return commit
-    raise RowLevelCasContention(branch, ATTEMPTS)
+    raise RowLevelCasContention(branch, attempts)
 
 
 def _follow_up(history: History, commit: CommitInfo, branch: str, dataset: lance.LanceDataset | None) -> None:

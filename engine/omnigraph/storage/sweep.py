@@ -39,6 +39,9 @@ __all__ = [
 
 RECOVERY_ACTOR = "omnigraph:recovery"
 
+RECOVERY_ATTEMPTS = 60
+"""How often a settled write is published when other commits come first: left undone, it would block its branch."""
+
 log = logging.getLogger(__name__)
 
 LIVING_SECONDS = 5.0
@@ -314,6 +317,7 @@ def _publish(
         already=lambda state: engine.history.find_recovery(sidecar.branch, sidecar.name, state.head),
         registrations=registrations,
         tombstones=tombstones,
+        attempts=RECOVERY_ATTEMPTS,
     )
     reach(Step.RECOVERY_PUBLISHED)
     return commit

@@ -8,6 +8,7 @@ import os
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,6 +21,7 @@ from omnigraph.errors import (
     Forbidden,
     NotFound,
     RecoveryPending,
+    RowLevelCasContention,
     Unavailable,
 )
 from omnigraph.schema import compile_schema
@@ -507,3 +509,28 @@ def test_a_store_that_refuses_gives_a_typed_error(monkeypatch: pytest.MonkeyPatc
         Repository.open("s3://bucket/graph")
     assert "very-hush" not in str(caught.value)
     assert not isinstance(caught.value, NotFound)
+
+
+def test_a_write_that_lost_to_many_others_undoes_itself_however_busy_the_branch_is(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Repository.open(repository.uri)
+    busy = iter(range(12))  # five attempts of the write, and some of its undoing
+    read = repository.engine.manifest.read
+
+    def beaten(branch: str, dataset: Any) -> Any:
+        state = read(branch, dataset)
+        for _ in busy:
+            put(other, TableChange("node:Q", upserts=people("x").drop_columns(["age"])))
+            break
+        return state
+
+    base = repository.snapshot()
+    monkeypatch.setattr(repository.engine.manifest, "read", beaten)
+    staging = Staging("main", WriterKind.MUTATION, (TableChange("node:P", appends=people("z")),))
+    with pytest.raises(RowLevelCasContention):
+        repository.commit(staging, base)
+    assert next(busy, None) is None
+    assert other.pending() == []
+    assert ids(other.snapshot()) == ["a", "b", "c"]
+    put(other, TableChange("node:P", appends=people("z")))
