@@ -36,9 +36,7 @@ def reach(hops: Hops, sources: Indices, low: int, high: int) -> tuple[Longs, Ind
     plain = None if hops.plain is None else hops.plain.distinct
     if low == high == 1:
         if plain is not None:
-            ctx.check_rows(int((plain.start[sources + 1] - plain.start[sources]).sum()), "following edges")
-            owner, slot = neighbours(plain, sources)
-            return owner, plain.neighbour[slot]
+            return _across(ctx, plain, sources)
         owner, node = hops.step(sources)
         return np.divmod(np.unique(owner * hops.size + node), hops.size)
     distinct, back = np.unique(sources, return_inverse=True)
@@ -63,6 +61,38 @@ def reach(hops: Hops, sources: Indices, low: int, high: int) -> tuple[Longs, Ind
     ctx.check_rows(int(np.diff(start)[back].sum()), "following edges")
     owner, slot = neighbours(found, back)
     return owner, found.neighbour[slot]
+
+
+def _across(ctx: Context, links: Links, sources: Indices) -> tuple[Longs, Indices]:
+    """(index into `sources`, far node) of every edge at the sources, a block of work at a time."""
+    total = int((links.start[sources + 1] - links.start[sources]).sum())
+    ctx.check_rows(total, "following edges")
+    if total <= BLOCK:
+        owner, slot = neighbours(links, sources)
+        return owner, links.neighbour[slot]
+    owner, node, done = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64), 0
+    for low, high in blocks(links, sources):
+        ctx.check()
+        at, slot = neighbours(links, sources[low:high])
+        owner[done : done + len(at)] = at + low
+        node[done : done + len(at)] = links.neighbour[slot]
+        done += len(at)
+    return owner, node
+
+
+def _spread(ctx: Context, frame: Frame, owner: Longs) -> Frame:
+    """The frame's rows at each far end, a block of work at a time."""
+    if len(owner) <= BLOCK:
+        return frame.take(owner)
+    ctx.check_bytes(8 * len(owner) * (len(frame.bound) + 1), "following edges")
+    bound = {}
+    for name, binding in frame.bound.items():
+        at = np.empty(len(owner), dtype=binding.at.dtype)
+        for low in range(0, len(owner), BLOCK):
+            ctx.check()
+            at[low : low + BLOCK] = binding.at[owner[low : low + BLOCK]]
+        bound[name] = Binding(binding.rows, at, binding.nullable)
+    return Frame(len(owner), bound, None if frame.weight is None else frame.weight[owner])
 
 
 def _levels(hops: Hops, plain: Links | None, sources: Indices, low: int, high: int) -> tuple[Longs, Longs]:
@@ -238,7 +268,7 @@ class ExpandStep:
             if self.edge_where is not None:
                 mask = rows_where(hops.ctx, edges.rows, self.edge_var, self.edge_where, edges.at)
                 owner, node, edges = owner[mask], node[mask], edges.take(mask)
-        out = frame.take(owner)
+        out = _spread(hops.ctx, frame, owner)
         if to is None:
             out = out.bind(self.target, Binding(hops.far, node))
         if self.edge_var is not None and edges is not None:

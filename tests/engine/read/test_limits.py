@@ -75,6 +75,7 @@ def test_a_limit_makes_a_large_result_small(crowd: Any) -> None:
         "match { $a knows{1,4} $b } return { count($b) as n }",
         "match { $a <knows>{2,4}[since < 40] $b } return { count($b) as n }",
         "match { $a $e:knows $b } return { count($e) as n }",
+        "match { $a knows $b } return { $a.age, $b.age }",
         "match { $p = shortest $a knows{1,4} $b } return { count($b) as n }",
     ],
 )
