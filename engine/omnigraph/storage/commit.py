@@ -17,7 +17,7 @@ from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
-from omnigraph.storage.publish import CommitDraft, check_expected, publish
+from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
 from omnigraph.storage.recovery import Action, Decision
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable, now_text
 from omnigraph.storage.snapshot import Snapshot
@@ -62,6 +62,7 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
         pins = {key: pin_of(base.tables.get(key)) for key in (*keys, *staging.reads)}
         schema_hash = Snapshot(engine, base).schema_hash
         check_expected(state, pins, schema_hash)
+        check_same(base, state, pins)
         _check_head(state, staging.expect_head)
         refs = {key: _known(state, key) for key in keys}
         for key, ref in refs.items():

@@ -91,7 +91,8 @@ class LocalFiles:
             sync_directory(os.path.dirname(self.path(name)))
 
     def copy(self, source: str, target: str) -> None:
-        """The target appears whole or not at all. Both are never changed afterwards, so that they may share blocks."""
+        """The target appears whole or not at all, as young as any new file. Both are never changed afterwards, so that
+        they may share blocks."""
         path = self.path(target)
         with lance_errors(f"copying {self.path(source)} to {path}"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -108,6 +109,8 @@ class LocalFiles:
                         os.fsync(handle)
                     finally:
                         os.close(handle)
+                # A link is as old as the file, and a cleanup takes old files that no version names yet.
+                os.utime(temporary)
                 os.replace(temporary, path)
             finally:
                 if os.path.lexists(temporary):  # a rename onto another link of the same file does nothing

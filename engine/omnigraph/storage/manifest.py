@@ -247,12 +247,28 @@ def _last_of_each(keys: pa.ChunkedArray[Any]) -> pa.Array[Any]:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A state read before, and what tells that a manifest has really come through it: version numbers alone don't.
+
+    A graph may be removed and made anew at its place, or put back from a copy, while it is open here.
+
+    Args:
+        file: the file of the state's version (`Store.identity`); None on object stores.
+        rows: the data file that its version added last.
+    """
+
+    state: ManifestState
+    file: tuple[int, int] | None
+    rows: str
+
+
 @dataclass
 class Manifest:
     """Reads the manifest of a root; keeps the newest state of each branch and reads only what changed since."""
 
     store: Store
-    _newest: dict[str, ManifestState] = field(default_factory=dict)
+    _newest: dict[str, _Known] = field(default_factory=dict)
     _records: dict[str, bytes] = field(default_factory=dict)
     _prepared: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
@@ -261,7 +277,7 @@ class Manifest:
         """A fresh handle at the newest version of the branch. Raises NotFound for an unknown branch."""
         known = self._known(branch)
         if known is not None:
-            dataset = self.store.version(MANIFEST, branch, known.version)
+            dataset = self.store.version(MANIFEST, branch, known.state.version)
         else:
             dataset = self.store.latest_or_none(MANIFEST, branch) if self._is_branch(branch) else None
         if dataset is None:
@@ -270,7 +286,7 @@ class Manifest:
         check_known(dataset)
         return dataset
 
-    def _known(self, branch: str) -> ManifestState | None:
+    def _known(self, branch: str) -> _Known | None:
         """The branch's newest state, where it is at hand and one look tells that nothing followed."""
         with self._lock:
             known = self._newest.get(branch)
@@ -278,7 +294,23 @@ class Manifest:
             return None
         with self._lock:  # forgotten, if the branch was made anew
             known = self._newest.get(branch)
-        return known if known is not None and self.store.stands(MANIFEST, branch, known.version) else None
+        if known is None or not self.store.stands(MANIFEST, branch, known.state.version):
+            return None
+        return known if self._stands(known) else None
+
+    def _stands(self, known: _Known) -> bool:
+        """Whether its version is there as it was read; False where nothing tells, on object stores."""
+        at = (MANIFEST, known.state.branch, known.state.version)
+        return known.file is not None and known.file == self.store.identity(*at)
+
+    def _follows(self, known: _Known, branch: str, dataset: lance.LanceDataset) -> bool:
+        """Whether the handle's version is the known one, or has grown from it."""
+        if known.state.version > int(dataset.version):
+            return False
+        if known.file is not None:
+            return self._stands(known)
+        # Stores have no such sign that costs no request. A compaction takes this one away: then all is read again.
+        return known.rows in {file.path for fragment in dataset.get_fragments() for file in fragment.data_files()}
 
     def prepare(self, branch: str) -> None:
         """Before the first write of this process on a branch: bring its manifest to our shape.
@@ -334,32 +366,37 @@ class Manifest:
 
     def current(self, branch: str) -> ManifestState:
         """The branch's newest state. Raises NotFound for an unknown branch."""
-        return self._known(branch) or self.read(branch, self.handle(branch))
+        known = self._known(branch)
+        return self.read(branch, self.handle(branch)) if known is None else known.state
 
     def read(self, branch: str, dataset: lance.LanceDataset) -> ManifestState:
         """The state at the handle's version. Cheap when little changed since the newest one known."""
         version = int(dataset.version)
         with self._lock:
             known = self._newest.get(branch)
-        if known is not None and known.version == version:
-            return known
+        if known is not None and not self._follows(known, branch, dataset):
+            known = None
+        if known is not None and known.state.version == version:
+            return known.state
         # Without stable row ids no row says when it was changed; nothing of ours is like that, and it isn't written.
-        newer = known is not None and known.version < version and dataset.has_stable_row_ids
-        base = known if newer else None
+        base = known.state if known is not None and dataset.has_stable_row_ids else None
         with lance_errors(f"reading {MANIFEST} of branch {branch} at version {version}"):
             rows = dataset.scanner(
                 columns=[*_READ, _UPDATED], filter=f"{_UPDATED} > {base.version}" if base else None
             ).to_table()
         state = state_from_rows(branch, version, rows, base, no_head=lambda: self._origin_head(branch, version))
-        self.learn(state)
+        self.learn(state, dataset)
         return state
 
-    def learn(self, state: ManifestState) -> None:
-        """Take note of a state just read or published."""
+    def learn(self, state: ManifestState, dataset: lance.LanceDataset) -> None:
+        """Take note of a state just read or published; the handle stands at its version."""
+        newest = max(dataset.get_fragments(), key=lambda fragment: fragment.fragment_id)
+        made = _Known(state, self.store.identity(MANIFEST, state.branch, state.version), newest.data_files()[0].path)
         with self._lock:
             known = self._newest.get(state.branch)
-            if known is None or known.version < state.version:
-                self._newest[state.branch] = state
+            # A thread that read a little earlier may come a little later.
+            if known is None or known.state.version < state.version or not self._stands(known):
+                self._newest[state.branch] = made
 
     def forget(self, branch: str) -> None:
         with self._lock:
@@ -376,8 +413,8 @@ class Manifest:
             raise NotFound(f"there is no branch {branch!r}", details={"branch": branch})
         with self._lock:
             known = self._newest.get(branch)
-        if known is not None and known.version == version:
-            return known
+        if known is not None and known.state.version == version and self._stands(known):
+            return known.state
         if not 0 <= version < 2**63:
             raise NotFound(f"branch {branch!r} has no version {version}", details={"branch": branch})
         lineage = self.began(branch, version)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -31,7 +31,7 @@ from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import is_commit_race, lance_errors, scrub
 from omnigraph.storage.types import CommitInfo, TableRef
 
-__all__ = ["ATTEMPTS", "CommitDraft", "check_expected", "publish"]
+__all__ = ["ATTEMPTS", "CommitDraft", "check_expected", "check_same", "publish"]
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +89,20 @@ def check_expected(state: ManifestState, expected: Mapping[str, Pin | None], sch
         )
         moved.retryable = True
         raise moved
+
+
+def check_same(base: ManifestState, state: ManifestState, table_keys: Iterable[str]) -> None:
+    """The pins that two states share are of the same commits: a branch deleted and made anew, or a graph, counts alike.
+
+    Raises:
+        ExpectedVersionMismatch: one was published by another commit.
+    """
+    for table_key in table_keys:
+        was, now = base.tables.get(table_key), state.tables.get(table_key)
+        if was is not None and now is not None and was.stamp != now.stamp:
+            raise ExpectedVersionMismatch(
+                table_key, [was.branch, was.version, was.stamp], [now.branch, now.version, now.stamp]
+            )
 
 
 def _show(pin: Pin | None) -> list[str | int | None] | None:
@@ -176,9 +190,8 @@ def publish(
             continue
         reach(Step.PUBLISH_DONE)
         if dataset.version == state.version + 1:
-            manifest.learn(
-                overlay(state, int(dataset.version), refs, registrations, {r.table_key for r in gone}, commit)
-            )
+            after = overlay(state, int(dataset.version), refs, registrations, {r.table_key for r in gone}, commit)
+            manifest.learn(after, dataset)
         else:  # something that isn't a commit of ours (a compaction) came in between
             commit = manifest.read(branch, dataset).head
         _follow_up(history, commit, branch, dataset)

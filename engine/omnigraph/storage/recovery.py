@@ -42,7 +42,7 @@ class Observed:
     """A table as a sweep finds it.
 
     Args:
-        pin: what the manifest says; None: the table is gone.
+        pin: what the manifest says, or a later version of that lineage with the same rows; None: the table is gone.
         head: newest version of the lineage `table_branch`; None: there is no such fork.
         ours: whether the commit after the pin carries this sidecar's mark; None: can't be told.
     """
@@ -65,7 +65,7 @@ def classify(table: SidecarTable, seen: Observed) -> TableClass:
             return TableClass.NO_MOVEMENT
     elif seen.head is None or seen.head < pinned:
         return TableClass.INVARIANT_VIOLATION
-    elif pinned >= table.post_commit_pin:
+    elif pinned >= table.post_commit_pin and not seen.ours:  # with ours above it, others' compactions alone got there
         return TableClass.ALREADY_PUBLISHED
     if seen.head == pinned:
         return TableClass.NO_MOVEMENT

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, NotFound, OmniGraphError
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.ir import SchemaIR
 from omnigraph.storage.branch import list_branches
@@ -25,7 +25,7 @@ from omnigraph.storage.evolution import TableEvolution, commits_of, evolve
 from omnigraph.storage.forks import fork_lock
 from omnigraph.storage.layout import MAIN, check_operation_id, free_location, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
-from omnigraph.storage.publish import CommitDraft, check_expected, publish
+from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
 from omnigraph.storage.recovery import Action, Decision
 from omnigraph.storage.schema_settle import applies, finish, scrap, take_lock, to_publish
 from omnigraph.storage.schemas import remember, stage_copies, write_schema
@@ -96,6 +96,7 @@ def apply_schema(engine: Engine, change: SchemaChange, base: ManifestState) -> C
         pins = {key: pin_of(base.tables.get(key)) for key in (*(t.table_key for t in change.tables), *change.reads)}
         _check_still(change, base, state)
         check_expected(state, pins, base.head.schema_hash)
+        check_same(base, state, pins)
         check_branches(engine, branch, change.ir.identity)
         refs = {}
         for table in change.tables:
@@ -124,11 +125,12 @@ def check_branches(engine: Engine, branch: str, identity: str) -> None:
     Raises:
         Conflict: naming them.
     """
-    others = [
-        info.name
-        for info in list_branches(engine)
-        if info.name != branch and Snapshot(engine, engine.manifest.current(info.name)).schema_ir.identity != identity
-    ]
+    others = []
+    for info in list_branches(engine):
+        with suppress(NotFound):  # deleted since it was listed
+            state = engine.manifest.current(info.name)
+            if info.name != branch and Snapshot(engine, state).schema_ir.identity != identity:
+                others.append(info.name)
     if others:
         shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
         raise Conflict(

@@ -99,6 +99,19 @@ class Store:
             self._listed[versions] = (version, changed)
         return True
 
+    def identity(self, location: str, branch: str | None, version: int) -> tuple[int, int] | None:
+        """Which file holds a version: another one, if the folder was removed and made anew, or put back from a copy.
+
+        None where there is no such version, and on object stores.
+        """
+        if not isinstance(self.files, LocalFiles):
+            return None
+        try:
+            seen = os.stat(_manifest(os.path.join(self.path(location, branch), "_versions"), version))
+        except OSError:
+            return None
+        return seen.st_ino, seen.st_mtime_ns
+
     def pinned(self, ref: TableRef) -> lance.LanceDataset:
         """A handle at the version a snapshot sees; shared, for reading only.
 

@@ -10,14 +10,14 @@ from typing import Any
 
 from ulid import ULID
 
-from omnigraph.errors import Internal, RecoveryPending
-from omnigraph.storage.drift import mark_of, neutral, neutral_upto
+from omnigraph.errors import ExpectedVersionMismatch, Internal, RecoveryPending
+from omnigraph.storage.drift import mark_of, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
 from omnigraph.storage.forks import delete_fork
 from omnigraph.storage.layout import MAIN, STAGING
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
-from omnigraph.storage.publish import CommitDraft, publish
+from omnigraph.storage.publish import ATTEMPTS, CommitDraft, publish
 from omnigraph.storage.recovery import CHANGES_NO_ROW, Action, Decision, Observed, TableClass, classify, decide
 from omnigraph.storage.schema_settle import drop_lock, finish, follow_schema, promotable, scrap, to_publish
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable
@@ -205,17 +205,16 @@ def observe(engine: Engine, state: ManifestState, sidecar: Sidecar, table: Sidec
     if dataset is None:
         return Observed(pin_of(ref), None)
     head = int(dataset.version)
-    pinned = ref.version if ref.branch == table.table_branch else table.expected_version
-    staged = table.expected_version
-    if pinned < staged <= head and sidecar.marked and neutral(dataset, pinned, staged):
-        pinned = staged  # the writer met versions that change no row, and staged after them
+    own = ref.branch == table.table_branch
+    pinned = ref.version if own else table.expected_version
     ours: bool | None = None
-    if sidecar.marked and head > pinned:
+    if sidecar.marked and head > pinned and sidecar.writer_kind not in CHANGES_NO_ROW:
+        if own:  # others build indexes and compact beside a write: that isn't what it did
+            pinned = neutral_upto(dataset, pinned, head)
         with lance_errors(f"reading what moved {table.table_key}"):
-            # Index builds and compactions can't carry a mark; nothing else of ours moves a table without one.
-            mark = mark_of(dataset, pinned + 1)
+            mark = mark_of(dataset, pinned + 1) if head > pinned else None
         ours = mark == sidecar.name if mark else None
-    return Observed((ref.branch, pinned if ref.branch == table.table_branch else ref.version), head, ours)
+    return Observed((ref.branch, pinned if own else ref.version), head, ours)
 
 
 def _still_valid(state: ManifestState, sidecar: Sidecar) -> bool:
@@ -252,6 +251,17 @@ def _roll_forward(engine: Engine, held: Held, sidecar: Sidecar, decision: Decisi
 
 def roll_back(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) -> dict[str, Any]:
     """Restore what moved, publish the restored heads, audit, delete the sidecar."""
+    for attempt in range(ATTEMPTS):
+        try:
+            commit, outcomes = _restore(engine, sidecar, decision)
+            break
+        except ExpectedVersionMismatch:  # a compaction below what moved has been published meanwhile
+            if attempt + 1 == ATTEMPTS:
+                raise
+    return _finish(engine, held, sidecar, commit, "RolledBack", tables=outcomes)
+
+
+def _restore(engine: Engine, sidecar: Sidecar, decision: Decision) -> tuple[CommitInfo, list[dict[str, Any]]]:
     state = engine.manifest.current(sidecar.branch)
     refs: list[TableRef] = []
     outcomes: list[dict[str, Any]] = []
@@ -259,9 +269,17 @@ def roll_back(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) 
         if table.table_key not in decision.tables:
             continue
         ref = state.tables[table.table_key]
-        forked = ref.branch != table.table_branch
-        if forked and delete_fork(
-            engine.store, engine.manifest, engine.sidecars, ref.table_key, ref.location, sidecar.branch, sidecar.name
+        if ref.branch != table.table_branch and (
+            engine.store.latest_or_none(ref.location, table.table_branch) is None
+            or delete_fork(
+                engine.store,
+                engine.manifest,
+                engine.sidecars,
+                ref.table_key,
+                ref.location,
+                sidecar.branch,
+                sidecar.name,
+            )
         ):
             outcomes.append({"table_key": ref.table_key, "fork": table.table_branch, "to": None})
             continue
@@ -274,8 +292,7 @@ def roll_back(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) 
         refs.append(TableRef(ref.table_key, ref.location, table.table_branch, restored, dataset.count_rows()))
         outcomes.append({"table_key": ref.table_key, "from": head, "to": ref.version, "now": restored})
     pins = {ref.table_key: pin_of(state.tables[ref.table_key]) for ref in refs}
-    commit = _publish(engine, sidecar, "RolledBack", refs, pins)
-    return _finish(engine, held, sidecar, commit, "RolledBack", tables=outcomes)
+    return _publish(engine, sidecar, "RolledBack", refs, pins), outcomes
 
 
 def _pins(sidecar: Sidecar, state: ManifestState) -> dict[str, Pin | None]:

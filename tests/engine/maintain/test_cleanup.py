@@ -279,6 +279,25 @@ def test_what_killed_writes_left_beside_the_tables_goes(graph: omnigraph.Graph) 
     assert young.exists()
 
 
+def test_files_that_a_merge_has_just_copied_stay(graph: omnigraph.Graph) -> None:
+    """However old the branch's own files are: no version names the copies until the merge commits."""
+    graph.branches.create("aged")
+    put(graph, *(f"old{i}" for i in range(5)), branch="aged")
+    repository = Repository.open(graph.uri)
+    ours, theirs = repository.snapshot(), repository.snapshot("aged")
+    base = repository.merge_base(ours, theirs)
+    whole = repository.whole_fragments("node:P", base, theirs, ours, 5)
+    assert whole
+    folder = Path(graph.uri) / ours.ref("node:P").location
+    for path in folder.glob("tree/aged/data/*"):
+        os.utime(path, (0, 0))
+    copied = repository.copy_fragments(theirs, ours, "node:P", list(whole.values()))
+    graph.cleanup(keep=1, confirm=True)
+    for text in copied:
+        for file in json.loads(text)["files"]:
+            assert (folder / "data" / file["path"]).exists()
+
+
 def test_a_failure_is_reported_and_the_others_are_done(
     graph: omnigraph.Graph, capsys: pytest.CaptureFixture[str]
 ) -> None:

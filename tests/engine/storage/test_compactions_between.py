@@ -1,0 +1,138 @@
+"""Versions that change no row, made by others between a write's staging and its end: whose they are is always told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pytest
+from ulid import ULID
+
+from omnigraph.errors import ExpectedVersionMismatch, Internal
+from omnigraph.schema import compile_schema
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, commit, sweep
+from omnigraph.storage.manifest import pin_of
+from omnigraph.storage.publish import CommitDraft, publish
+from omnigraph.storage.steps import Step
+
+SCHEMA = "node P {\n    name: String @key\n}\n"
+
+
+class Other:
+    """Another process that compacts: the version it makes has the same rows."""
+
+    def __init__(self, uri: str) -> None:
+        self.repository = Repository.open(uri)
+
+    def move(self) -> None:
+        ref = self.repository.snapshot().ref("node:P")
+        lance.dataset(f"{self.repository.uri}/{ref.location}").update_config({"moved": str(ULID())})
+
+    def publish_next(self) -> None:
+        """As `optimize` does: the version after the pin."""
+        engine, ref = self.repository.engine, self.repository.snapshot().ref("node:P")
+        moved = type(ref)(ref.table_key, ref.location, ref.branch, ref.version + 1, ref.row_count)
+        draft = CommitDraft(str(ULID()), None, None, None)
+        expected = {ref.table_key: pin_of(ref)}
+        publish(engine.manifest, engine.history, "main", draft, [moved], expected=expected, already=lambda _: None)
+        self.repository.close()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    made = Repository.create(str(tmp_path / "g"), compile_schema(SCHEMA))
+    put(made, "a")
+    return made
+
+
+def put(repository: Repository, name: str, operation_id: str = "") -> None:
+    change = TableChange("node:P", upserts=pa.table({"id": [name], "name": [name]}))
+    staging = Staging("main", WriterKind.MUTATION, (change,), operation_id=operation_id)
+    repository.commit(staging, repository.snapshot())
+
+
+def settled(repository: Repository, *expected: str) -> None:
+    """Nothing is left of what was interrupted, the rows are these, and the next write works."""
+    other = Repository.open(repository.uri)
+    assert other.pending() == []
+    assert other.drift(other.snapshot(), "node:P") is None
+    assert sorted(other.snapshot().scan("node:P", ["id"])["id"].to_pylist()) == sorted(expected)
+    put(other, "z")
+    assert other.snapshot().count_rows("node:P") == len(expected) + 1
+
+
+@pytest.mark.parametrize("published", ["before it is undone", "while it is undone"])
+def test_a_write_that_met_one_undoes_itself(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, published: str
+) -> None:
+    other, apply, reach = Other(repository.uri), commit.apply, sweep.reach
+    left = [True]
+
+    def meet(dataset: Any, operation: Any, mark: str) -> Any:
+        other.move()
+        made = apply(dataset, operation, mark)  # Lance puts it on top of what came between
+        if published == "before it is undone":
+            other.publish_next()
+        return made
+
+    def reached(step: Step) -> None:
+        reach(step)
+        if step is Step.RECOVERY_RESTORED and published == "while it is undone" and left.pop():
+            left.append(False)
+            other.publish_next()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "apply", meet)
+        patch.setattr(sweep, "reach", reached)
+        with pytest.raises(ExpectedVersionMismatch) as caught:
+            put(repository, "b")
+    assert not getattr(caught.value, "__notes__", [])
+    settled(repository, "a")
+
+
+def test_a_sweep_undoes_a_write_above_one_that_was_published(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, apply = Other(repository.uri), commit.apply
+
+    def meet(dataset: Any, operation: Any, mark: str) -> Any:
+        other.move()
+        made = apply(dataset, operation, mark)
+        other.publish_next()
+        return made
+
+    def die(*_: Any) -> None:
+        raise Internal("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "apply", meet)
+        patch.setattr(commit, "roll_back", die)
+        with pytest.raises(ExpectedVersionMismatch):
+            put(repository, "b")
+    later = Repository.open(repository.uri)
+    assert [p["reason"] for p in later.sweep("forward").pending] == ["NeedsRollBack"]
+    assert [o["outcome"] for o in later.sweep("full").outcomes] == ["RolledBack"]
+    settled(repository, "a")
+
+
+def test_a_write_that_moved_nothing_is_not_taken_for_done(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, operation_id = Other(repository.uri), str(ULID())
+
+    def die(*_: Any) -> None:
+        raise Internal("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "apply", die)
+        patch.setattr(commit, "observe", die)
+        with pytest.raises(Internal):
+            put(repository, "b", operation_id)
+    other.move()  # the version the dead write would have made, but not its rows
+    later = Repository.open(repository.uri)
+    assert [o["outcome"] for o in later.sweep("forward").outcomes] == ["RolledBack"]
+    assert later.done_before("main", operation_id) is None
+    put(later, "b", operation_id)
+    settled(later, "a", "b")
