@@ -118,6 +118,8 @@ def survey(
         try:
             found = _look(engine, table, lineage, needed, explain)
         except OmniGraphError as error:
+            if isinstance(error, NotFound) and engine.store.latest_or_none(*lineage) is None:
+                return None  # it has gone meanwhile, with its branch
             return failure(table, lineage, error)
         if notice is not None:
             notice(table)

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from lance.commit import CommitConflictError
 
-from omnigraph.errors import Internal, NotFound, OmniGraphError, Unavailable
+from omnigraph.errors import Conflict, Internal, NotFound, OmniGraphError, Unavailable
 
 __all__ = ["is_commit_race", "is_missing", "lance_errors", "scrub"]
 
@@ -32,9 +32,10 @@ def scrub(text: str) -> str:
 
 def is_commit_race(error: BaseException) -> bool:
     """Another commit came first: nothing of this one took effect."""
-    # Compaction says it in a plain OSError.
+    # Compactions and index builds say it in plain errors.
     text = str(error)
-    return isinstance(error, CommitConflictError) or "Too many concurrent writers" in text or "commit conflict" in text
+    words = ("Too many concurrent writers", "commit conflict", "Incompatible transaction")
+    return isinstance(error, CommitConflictError) or any(word in text for word in words)
 
 
 def is_missing(error: BaseException) -> bool:
@@ -48,6 +49,7 @@ def lance_errors(doing: str) -> Iterator[None]:
 
     Raises:
         NotFound: a dataset, version or file isn't there.
+        Conflict: another commit came first; the same call may succeed now.
         Unavailable: the store can't be reached or has no space; the same call may succeed later.
         Internal: anything else, with Lance's words.
     """
@@ -57,6 +59,10 @@ def lance_errors(doing: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, RuntimeError, NotImplementedError, KeyError) as error:
         text = scrub(str(error))
+        if is_commit_race(error):
+            race = Conflict(f"{doing}: another write came first: try again ({text})", code="commit_race")
+            race.retryable = True
+            raise race from error
         if is_missing(error):
             raise NotFound(
                 f"{doing}: it isn't there any more (cleanup removes old versions) or never was ({text})",
