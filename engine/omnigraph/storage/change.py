@@ -181,7 +181,10 @@ def _without(
 
 
 def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa.Array[Any], pa.Table]:
-    """(row ids of the upserts that are in the table, the upserts with those first)."""
+    """(row ids of the upserts that are in the table, ascending, and the upserts with those first, in that order).
+
+    Lance keeps a file's row ids in the manifest of every later version, and ascending ones take a fifteenth.
+    """
     here = found.filter(pc.is_in(_flat(found["id"]), value_set=_flat(upserts["id"])))
     spot = pc.index_in(_flat(upserts["id"]), value_set=_flat(here["id"]))
     known = np.asarray(pc.is_valid(spot).to_numpy(zero_copy_only=False))
@@ -193,7 +196,9 @@ def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa
             details={"table_key": table_key},
         )
     row_ids = _flat(here["_rowid"]).take(spot.drop_null())
-    return row_ids, upserts.take(np.argsort(~known, kind="stable"))
+    ascending = np.argsort(row_ids.to_numpy(), kind="stable")
+    order = np.concatenate([np.flatnonzero(known)[ascending], np.flatnonzero(~known)])
+    return row_ids.take(ascending), upserts.take(order)
 
 
 def _literals(ids: pa.Array[Any] | pa.ChunkedArray[Any]) -> str:

@@ -24,6 +24,7 @@ __all__ = [
     "clear_dead_folders",
     "files_of",
     "sync_directory",
+    "unlock",
     "working_folder",
     "write_all",
 ]
@@ -215,7 +216,7 @@ def working_folder(path: str) -> Iterator[None]:
         yield
     finally:
         shutil.rmtree(path, ignore_errors=True)
-        os.close(handle)
+        unlock(handle)
 
 
 def clear_dead_folders(parent: str) -> None:
@@ -258,6 +259,14 @@ def _remove(path: str) -> None:
         shutil.rmtree(path)
     else:
         os.unlink(path)
+
+
+def unlock(handle: int) -> None:
+    """Let go of a lock and close its file. Closing alone leaves it to a child that was forked while it was held."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    finally:
+        os.close(handle)
 
 
 def write_all(handle: int, data: bytes) -> None:

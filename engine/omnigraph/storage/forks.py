@@ -18,7 +18,7 @@ import lance
 
 from omnigraph.errors import Conflict
 from omnigraph.storage.announce import announced
-from omnigraph.storage.files import LocalFiles
+from omnigraph.storage.files import LocalFiles, unlock
 from omnigraph.storage.layout import RECOVERY, lance_branch
 from omnigraph.storage.lineage import branch_names
 from omnigraph.storage.manifest import Manifest
@@ -53,7 +53,7 @@ def fork_lock(store: Store, *, exclusive: bool, wait: float = 0) -> Iterator[boo
             held = _lock(handle, exclusive)
         yield held
     finally:
-        os.close(handle)
+        unlock(handle)
 
 
 def _lock(handle: int, exclusive: bool) -> bool:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from omnigraph.errors import Conflict, NotFound, RecoveryPending
-from omnigraph.storage.files import LocalFiles, write_all
+from omnigraph.storage.files import LocalFiles, unlock, write_all
 from omnigraph.storage.layout import MAIN, RECOVERY, is_branch_path, is_location, lance_branch
 from omnigraph.storage.manifest import Pin
 from omnigraph.storage.steps import Step, reach
@@ -246,7 +246,7 @@ class Held:
     def release(self) -> None:
         """Let go without deleting: a sweep may take it from now on."""
         if self.handle is not None:
-            os.close(self.handle)
+            unlock(self.handle)
             self.handle = None
         self.owner.own.discard(self.name)
 

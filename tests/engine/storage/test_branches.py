@@ -241,3 +241,20 @@ def test_what_was_made_on_a_deleted_branch_is_not_looked_for_on_its_namesake(rep
     with pytest.raises(NotFound, match="read the commit that merged it") as caught:
         repository.snapshot("main", made.id)
     assert caught.value.code == "commit_state_gone"
+
+
+def test_a_lock_does_not_live_on_in_a_child_forked_while_it_was_held(repository: Repository) -> None:
+    waiting, parent = os.pipe()
+    with fork_lock(repository.engine.store, exclusive=False):
+        child = os.fork()
+        if not child:
+            os.close(parent)
+            os.read(waiting, 1)
+            os._exit(0)
+    try:
+        with fork_lock(repository.engine.store, exclusive=True) as held:
+            assert held
+    finally:
+        os.close(parent)
+        os.waitpid(child, 0)
+        os.close(waiting)

@@ -91,3 +91,15 @@ def test_an_id_stored_twice_is_refused(tmp_path: Path) -> None:
     assert caught.value.code == "repeated_id"
     write(repository, TableChange("node:P", upserts=rows({"c": 3, "b": 3}), delete_ids=pa.array(["a"])))
     assert sorted(repository.snapshot().scan("node:P", ["id"])["id"].to_pylist()) == ["b", "c"]
+
+
+def test_upserts_in_any_order_leave_a_small_manifest(tmp_path: Path) -> None:
+    """Lance writes the row ids of every file into every later version."""
+    repository = Repository.create(str(tmp_path / "g"), compile_schema(SCHEMA))
+    names = [f"p{i:05d}" for i in range(20_000)]
+    write(repository, TableChange("node:P", appends=rows(dict.fromkeys(names, 0))))
+    write(repository, TableChange("node:P", upserts=rows(dict.fromkeys(random.sample(names, 10_000), 1))))
+    write(repository, TableChange("node:P", upserts=rows({"one": 1})))
+    ref = repository.snapshot().ref("node:P")
+    newest = tmp_path / "g" / ref.location / "_versions" / f"{2**64 - 1 - ref.version:020}.manifest"
+    assert newest.stat().st_size < 20_000  # unordered, 40 kB and more

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 from ulid import ULID
 
-from omnigraph.errors import ExpectedVersionMismatch, Internal
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind, commit, sweep
 from omnigraph.storage.manifest import pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.steps import Step
+from omnigraph.storage.translate import lance_errors
 
 SCHEMA = "node P {\n    name: String @key\n}\n"
 
@@ -136,3 +137,14 @@ def test_a_write_that_moved_nothing_is_not_taken_for_done(
     assert later.done_before("main", operation_id) is None
     put(later, "b", operation_id)
     settled(later, "a", "b")
+
+
+def test_a_compaction_that_lost_to_an_undone_write_is_a_conflict_to_retry(repository: Repository) -> None:
+    for name in "bcd":
+        put(repository, name)
+    ref = repository.snapshot().ref("node:P")
+    stale, other = (lance.dataset(f"{repository.uri}/{ref.location}") for _ in range(2))
+    other.restore()
+    with pytest.raises(Conflict) as caught, lance_errors("compacting node:P"):
+        stale.optimize.compact_files()  # Lance calls it incompatible
+    assert caught.value.retryable
