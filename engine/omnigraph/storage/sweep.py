@@ -208,8 +208,8 @@ def observe(engine: Engine, state: ManifestState, sidecar: Sidecar, table: Sidec
     own = ref.branch == table.table_branch
     pinned = ref.version if own else table.expected_version
     ours: bool | None = None
-    if sidecar.marked and head > pinned and sidecar.writer_kind not in CHANGES_NO_ROW:
-        if own:  # others build indexes and compact beside a write: that isn't what it did
+    if sidecar.marked and head > pinned:
+        if own and sidecar.writer_kind not in CHANGES_NO_ROW:  # what others compact beside a write isn't what it did
             pinned = neutral_upto(dataset, pinned, head)
         with lance_errors(f"reading what moved {table.table_key}"):
             mark = mark_of(dataset, pinned + 1) if head > pinned else None
