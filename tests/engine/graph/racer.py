@@ -38,11 +38,9 @@ class Racer:
             try:
                 return action()
             except RecoveryPending:
-                # One that lost a race and couldn't undo itself waits for a sweep, which opening does in a folder; on an
-                # object store a writer half way through its tables looks like a dead one.
-                if time.monotonic() > self.until + PATIENCE:
+                # On an object store a writer half way through its tables looks like a dead one.
+                if "://" not in self.graph.uri or time.monotonic() > self.until + PATIENCE:
                     raise
-                self.graph = omnigraph.open(self.graph.uri)
             except Conflict as error:
                 if not error.retryable or time.monotonic() > self.until + PATIENCE:
                     raise
