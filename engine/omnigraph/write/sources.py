@@ -212,8 +212,9 @@ def read_batches(file: SourceFile, reading: Reading, split: Split | None = None)
         if file.mapping is None:
             raise BadRequest(f"{file.label}: {file.format} needs a mapping", code="missing_mapping")
         groups = (split.start, split.end) if split is not None else None
+        near = "://" not in file.path
         yield from read_tabular(
-            stream, reading, file.mapping, file.format, file=file.index, label=file.label, row_groups=groups
+            stream, reading, file.mapping, file.format, file=file.index, label=file.label, row_groups=groups, local=near
         )
 
 

@@ -92,18 +92,20 @@ def read_tabular(
     file: int,
     label: str,
     row_groups: tuple[int, int] | None = None,
+    local: bool = False,
 ) -> Iterator[TypedBatch]:
     """Typed rows of one file.
 
     Args:
         stream: the file's bytes, seekable.
         row_groups: of Parquet, the half-open range of row groups to read; None for all.
+        local: the bytes are near, so that reading them ahead only takes memory.
 
     Raises:
         BadRequest: the file isn't what its format says, or its columns don't fit the mapping.
     """
     try:
-        for batch, start in mapped_batches(stream, source, format, row_groups, reading, label):
+        for batch, start in mapped_batches(stream, source, format, row_groups, reading, label, local=local):
             yield typed_rows(batch, _numbers(start, batch), reading, source, format == "csv", file, label)
     except pa.ArrowInvalid as error:
         raise unreadable(label, format, error) from error
@@ -127,13 +129,15 @@ def mapped_batches(
     row_groups: tuple[int, int] | None,
     reading: Reading,
     label: str,
+    *,
+    local: bool = False,
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
     """Record batches of the mapped columns, each with the number of rows before it."""
     entity = require_entity(source, reading)
     if format == "parquet":
         blobs = bool(blob_names(entity))
         # Read ahead, whole row groups wait in memory: of Blobs they may be gigabytes.
-        parquet = pq.ParquetFile(stream, pre_buffer=not blobs, buffer_size=_BUFFER_BYTES if blobs else 0)
+        parquet = pq.ParquetFile(stream, pre_buffer=not (blobs or local), buffer_size=_BUFFER_BYTES if blobs else 0)
         plan = bind_columns(source, entity, parquet.schema_arrow.names, file=label)
         first, last = row_groups or (0, parquet.num_row_groups)
         start = sum(parquet.metadata.row_group(i).num_rows for i in range(first))

@@ -64,6 +64,23 @@ def test_hashed_ids_depend_on_operation_file_and_ordinal_alone() -> None:
     assert all(o[0].as_py() != base[0].as_py() for o in others)
 
 
+def test_hashed_ids_stay_what_earlier_releases_made() -> None:
+    """A load that an older process began and a newer one tries again must make the same edges."""
+    ordinals = np.array([0, 1, 2**40])
+    assert hashed_ids(OPERATION, "people.jsonl", ordinals).to_pylist() == [
+        "01ARZ3NDEKDYEEHDFXWNFWKNGJ",
+        "01ARZ3NDEKH5M5WAEZ99Y9VPDX",
+        "01ARZ3NDEKVVGT9TW27EATAWN0",
+    ]
+
+
+def test_hashed_ids_are_the_same_however_records_are_batched() -> None:
+    whole = hashed_ids(OPERATION, "a", np.arange(20_001)).to_pylist()
+    for size in (1000, 8192, 8193):
+        parts = [hashed_ids(OPERATION, "a", np.arange(20_001)[at : at + size]) for at in range(0, 20_001, size)]
+        assert pa.chunked_array(parts).to_pylist() == whole
+
+
 def test_hashed_ids_do_not_collide_over_a_million_records_of_two_files() -> None:
     n = 500_000
     both = pa.chunked_array([hashed_ids(OPERATION, f, np.arange(n)) for f in ("a", "b")])
