@@ -41,12 +41,14 @@ def reach(hops: Hops, sources: Indices, low: int, high: int) -> tuple[Longs, Ind
         return np.divmod(np.unique(owner * hops.size + node), hops.size)
     distinct, back = np.unique(sources, return_inverse=True)
     size = max(1, ctx.settings.bitmap_bytes // max(1, hops.size)) if hops.dense else max(1, len(distinct))
-    owners, nodes = [], []
+    owners, nodes, found_rows = [], [], 0
     for begin in range(0, len(distinct), size):
         ctx.check()
         owner, node = _levels(hops, plain, distinct[begin : begin + size], low, high)
         owners.append(owner + begin)
         nodes.append(node)
+        found_rows += len(node)
+        ctx.check_bytes(found_rows * 32, "following edges")  # the parts, and the arrays they become
     owner = np.concatenate(owners) if owners else np.zeros(0, dtype=np.int64)
     node = np.concatenate(nodes) if nodes else np.zeros(0, dtype=np.int64)
     if len(distinct) == len(sources):

@@ -132,3 +132,19 @@ def test_explain_says_what_is_expected_and_analyze_what_came(crowd: Any) -> None
     assert [re.search(r"\| ([\d,]+) rows, [\d.]+ ms", line).group(1) for line in ran[1:4]] == ["1", "43", "43"]  # type: ignore[union-attr]
     assert re.search(r"^project .*\| 5 rows, [\d.]+ ms$", ran[5])
     assert re.search(r"^total   5 rows, [\d.]+ ms$", ran[-1])
+
+
+def test_far_ends_are_counted_while_they_are_gathered(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = 0
+    levels = expand._levels
+
+    def counted(*given: Any) -> Any:
+        nonlocal batches
+        batches += 1
+        return levels(*given)
+
+    monkeypatch.setattr(expand, "_levels", counted)
+    with pytest.raises(BadRequest) as refused:
+        ask(crowd, "match { $a knows{1,3} $b } return { $a.age }", bitmap_bytes=10 * EVERYONE, max_bytes=500_000)
+    assert refused.value.code == "query_too_large"
+    assert batches < EVERYONE // 10 // 2
