@@ -18,6 +18,7 @@ from omnigraph.errors import Internal
 from omnigraph.query.ir import Agg
 from omnigraph.read.compute import Array, nulls
 from omnigraph.read.datum import Fault, Longs
+from omnigraph.read.distinct import once
 from omnigraph.read.multiset import count_by_group
 from omnigraph.read.tables import list_keys, sort_codes
 
@@ -113,14 +114,14 @@ def aggregate(
     if agg.distinct and codes is not None:
         span = int(codes.max()) + 1 if len(codes) else 1
         weight = None
-        if agg.fn == "count" and count == 1 and span <= max(_FEW, 16 * len(codes)):
-            return pa.array([np.count_nonzero(np.bincount(codes, minlength=1))], pa.int64()).cast(out)
+        if agg.fn == "count" and count == 1:
+            return _as(pa.array([_different(codes, span)], pa.int64()), out)
         _, first = np.unique(groups * span + codes, return_index=True)
         groups = groups[first]
         values = values.take(pa.array(first)) if values is not None else None
     sizes = count_by_group(groups, count, weight)
     if agg.fn == "count":
-        return pa.array(sizes, pa.int64()).cast(out)
+        return _as(pa.array(sizes, pa.int64()), out)
     if values is None:
         raise Internal(f"{agg.fn} needs a value")
     empty = sizes == 0
@@ -148,6 +149,17 @@ def aggregate(
     if agg.fn == "avg":
         sums = sums / np.maximum(sizes, 1)
     return pa.array(sums, pa.float64(), mask=empty)
+
+
+def _different(codes: Longs, span: int) -> int:
+    """How many different numbers there are, all of them below `span`."""
+    if span <= max(_FEW, 16 * len(codes)):
+        return int(np.count_nonzero(np.bincount(codes, minlength=1)))
+    return len(once(codes))
+
+
+def _as(column: Array, kind: Any) -> Array:
+    return column if column.type == kind else column.cast(kind)
 
 
 def _exact_sums(values: Array, groups: Longs, count: int) -> tuple[Longs, Longs]:

@@ -15,9 +15,10 @@ import pyarrow as pa
 from omnigraph.read.adjacency import Links
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Evaluate, Longs
+from omnigraph.read.distinct import once
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
-from omnigraph.read.hops import BLOCK, Followed, Hops, blocks, neighbours
+from omnigraph.read.hops import BLOCK, Followed, Hops, blocks, far_ends, neighbours
 from omnigraph.read.met import met_keys
 from omnigraph.read.multiset import far_counts, merged, times
 from omnigraph.read.steps import present
@@ -38,7 +39,7 @@ def reach(hops: Hops, sources: Indices, low: int, high: int) -> tuple[Longs, Ind
         if plain is not None:
             return _across(ctx, plain, sources)
         owner, node = hops.step(sources)
-        return np.divmod(np.unique(owner * hops.size + node), hops.size)
+        return np.divmod(once(owner * hops.size + node), hops.size)
     distinct, back = np.unique(sources, return_inverse=True)
     size = max(1, ctx.settings.bitmap_bytes // max(1, hops.size)) if hops.dense else max(1, len(distinct))
     owners, nodes, found_rows = [], [], 0
@@ -113,7 +114,7 @@ def _levels(hops: Hops, plain: Links | None, sources: Indices, low: int, high: i
         for at, far in _steps(hops, plain, node):
             at = owner[at]
             if hop == 1 == low:
-                loop = np.unique(at[far == sources[at]])
+                loop = once(at[far == sources[at]])
                 owners.append(loop)
                 nodes.append(sources[loop].astype(np.int64))
             keys.append(met.fresh(at * n + far))
@@ -130,13 +131,10 @@ def _levels(hops: Hops, plain: Links | None, sources: Indices, low: int, high: i
     )
 
 
-_FEW = 2048  # below it sorting is quicker than a pass over a bitmap of all nodes
-
-
 def _once(nodes: Indices, size: int) -> Indices:
     """Each node once, ascending."""
-    if len(nodes) < min(_FEW, size // 16):
-        return np.unique(nodes) if len(nodes) > 1 else nodes
+    if len(nodes) * 16 < size:  # sorting them is quicker than a pass over a bitmap of all nodes
+        return once(nodes)
     seen = np.zeros(size, dtype=bool)
     seen[nodes] = True
     return np.flatnonzero(seen)
@@ -167,6 +165,7 @@ class ExpandStep:
         set_only: only which far ends there are matters, not from where: all rows are walked as one set.
         counts: nobody reads the far end: each row is counted as often as it has one.
         merges: only the far ends and how often each is reached matter: rows that reach the same one become one.
+        carried: the variables bound before that something reads afterwards; None for all of them.
     """
 
     source: str
@@ -181,6 +180,7 @@ class ExpandStep:
     set_only: bool = False
     counts: bool = False
     merges: bool = False
+    carried: frozenset[str] | None = None
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
         frame = present(frame, self.source, *((self.target,) if self.bound else ()))
@@ -199,6 +199,8 @@ class ExpandStep:
         return frame
 
     def _follow(self, frame: Frame, hops: Hops, at: Indices, to: Indices | None) -> Frame:
+        if self.carried is not None:
+            frame = frame.keep(self.carried)
         if self.edge_var is not None:
             return self._bind(frame, hops, hops.follow(at), to)
         if to is not None:
@@ -240,16 +242,16 @@ class ExpandStep:
                 return np.zeros(len(source), dtype=bool)
             spot = np.minimum(np.searchsorted(pairs, key), len(pairs) - 1)
             return np.asarray(pairs[spot] == key)
-        distinct = np.unique(source)
+        distinct = once(source)
         owner, node = reach(hops, distinct, self.walk.low, self.walk.high)
         return np.isin(key, distinct[owner].astype(np.int64) * hops.size + node)
 
     def _as_set(self, hops: Hops, at: Indices) -> Frame:
         if hops.plain is not None:
-            _, slot = neighbours(hops.plain, _once(at, hops.plain.near))
-            node = _once(hops.plain.neighbour[slot], hops.plain.far).astype(np.int64, copy=False)
+            found = far_ends(hops.plain, _once(at, hops.plain.near))
+            node = _once(found, hops.plain.far).astype(np.int64, copy=False)
         else:
-            node = np.unique(hops.step(np.unique(at))[1])
+            node = once(hops.step(once(at))[1])
         if self.where is not None:
             node = node[rows_where(hops.ctx, hops.far, self.target, self.where, node)]
         return Frame(len(node), {self.target: Binding(hops.far, node)})

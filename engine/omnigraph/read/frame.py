@@ -70,7 +70,7 @@ class Frame:
 
     def keep(self, names: frozenset[str]) -> Frame:
         """Without the variables nobody asks for any more."""
-        if all(v in names for v in self.bound):
+        if names.issuperset(self.bound):
             return self
         return Frame(self.length, {v: b for v, b in self.bound.items() if v in names}, self.weight)
 

@@ -18,7 +18,7 @@ from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Context, Indices
 from omnigraph.read.tables import Rows
 
-__all__ = ["REFRESHED", "Followed", "HopFilter", "HopWay", "Hops", "Neighbours", "Stored", "neighbours"]
+__all__ = ["REFRESHED", "Followed", "HopFilter", "HopWay", "Hops", "Neighbours", "Stored", "far_ends", "neighbours"]
 
 BLOCK = 4_000_000
 """Edges followed in one stretch of work."""
@@ -78,6 +78,19 @@ def neighbours(links: Links, at: Indices) -> tuple[Longs, Longs]:
     owner = np.repeat(np.arange(len(at)), counts)
     slot = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + counts, counts)
     return owner, slot
+
+
+def far_ends(links: Links, at: Indices) -> Indices:
+    """The node at the other end of every edge at the given nodes, in order."""
+    if len(at) == 1:
+        return links.neighbour[int(links.start[at[0]]) : int(links.start[at[0] + 1])]
+    starts = links.start[at]
+    counts = links.start[at + 1] - starts
+    ends = counts.cumsum()
+    slot = (starts - ends + counts).repeat(counts)
+    slot += np.arange(len(slot))
+    found: Indices = links.neighbour[slot]
+    return found
 
 
 def blocks(links: Links, at: Indices) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.read.datum import Bools, Longs
+from omnigraph.read.distinct import once
 from omnigraph.read.hops import Hops
 
 __all__ = ["Met", "met_keys"]
@@ -35,7 +36,7 @@ class _Bitmap:
         """Those not met before, each once; they are met now."""
         keys = keys[~self._met[keys]]
         if len(keys) < _SORT_BELOW:
-            keys = np.unique(keys)
+            keys = once(keys)
         else:
             if self._stamp is None:
                 self._stamp = np.empty(len(self._met), dtype=np.int32)

@@ -11,6 +11,7 @@ import numpy as np
 from omnigraph.errors import BadRequest
 from omnigraph.read.adjacency import Links
 from omnigraph.read.datum import Evaluate, Longs
+from omnigraph.read.distinct import begins
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Indices
 from omnigraph.read.hops import Hops, neighbours
@@ -77,8 +78,18 @@ def merged(links: Links, at: Indices, weight: Longs | None) -> tuple[Longs, Long
         total = np.bincount(links.neighbour, weights=np.repeat(near, np.diff(links.start)), minlength=links.far)
     else:
         owner, slot = neighbours(links, at)
-        total = np.bincount(
-            links.neighbour[slot], weights=None if weight is None else weight[owner], minlength=links.far
-        )
+        far, each = links.neighbour[slot], None if weight is None else weight[owner]
+        if len(far) * 16 < links.far:
+            return _few(far, each)
+        total = np.bincount(far, weights=each, minlength=links.far)
     node = np.flatnonzero(total)
     return node, total[node].astype(np.int64)
+
+
+def _few(nodes: Indices, many: Longs | None) -> tuple[Longs, Longs]:
+    """(each node once, ascending; how often it comes, where each comes `many` times)."""
+    order = np.argsort(nodes, kind="stable")
+    nodes = nodes[order]
+    first = np.flatnonzero(begins(nodes))
+    sums = np.diff(first, append=len(nodes)) if many is None else np.add.reduceat(many[order], first)
+    return nodes[first].astype(np.int64, copy=False), sums

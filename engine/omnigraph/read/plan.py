@@ -187,6 +187,19 @@ def _reads_of(step: Step) -> set[str]:
     return set()
 
 
+def _bound_by(step: Step) -> set[str]:
+    match step:
+        case ScanStep():
+            return {step.var}
+        case ExpandStep():
+            return ({step.edge_var} if step.edge_var else set()) | (set() if step.bound else {step.target})
+        case ShortestStep():
+            return {step.path} | (set() if step.bound else {step.target})
+        case OptionalStep():
+            return set(step.binds)
+    return set()
+
+
 def _lean(steps: list[Step], last: set[str], *, set_only: bool, counted: bool) -> list[Step]:
     """Drop variables after their last use; walk as a set, or count, where no more matters from there on."""
     out: list[Step] = []
@@ -194,13 +207,15 @@ def _lean(steps: list[Step], last: set[str], *, set_only: bool, counted: bool) -
     after: list[set[str]] = []
     for step in reversed(steps):
         after.append(set(live))
-        live |= _reads_of(step)
+        live = (live - _bound_by(step)) | _reads_of(step)
     for step, alive in zip(steps, reversed(after), strict=True):
         if counted and isinstance(step, ExpandStep) and step.walk.single and not step.bound and step.edge_var is None:
             if step.target not in alive:
                 step = replace(step, counts=True)
             elif alive == {step.target}:
                 step = replace(step, set_only=True) if set_only else replace(step, merges=True)
+        if isinstance(step, ExpandStep):
+            step = replace(step, carried=frozenset(alive | {ROW}))
         out.append(step)
         if isinstance(step, (ExpandStep, ScanStep, OptionalStep, ShortestStep)):
             out.append(KeepStep(frozenset(alive | {ROW})))

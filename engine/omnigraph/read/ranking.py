@@ -18,6 +18,7 @@ from omnigraph.errors import Internal
 from omnigraph.query.ir import Call, Expr, Lit, Prop
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Datum, Evaluate, Fault, Longs
+from omnigraph.read.distinct import once
 from omnigraph.read.env import FrameEnv
 from omnigraph.read.expand import WAY
 from omnigraph.read.expr import compile_expr
@@ -192,7 +193,7 @@ class Rrf:
         if not descending or max(int(np.count_nonzero(s.known)) for s in standings) < count:
             rows: Longs = np.arange(frame.length)
         else:
-            rows = np.unique(np.concatenate([s.frame_rows(s.first(far)) for s in standings]))
+            rows = once(np.concatenate([s.frame_rows(s.first(far)) for s in standings]))
         return rows, self._scores(standings, rows)
 
     def value(self, ctx: Context, frame: Frame) -> Datum:

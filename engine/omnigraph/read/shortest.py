@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Evaluate, Longs
+from omnigraph.read.distinct import once
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import Followed, Hops
@@ -143,7 +144,7 @@ def _together(parts: list[Rows]) -> Rows:
 
 
 def _pairs_of(owner: Longs, targets: Longs | None, n: int) -> Longs | None:
-    return None if targets is None else np.unique(owner * n + targets)
+    return None if targets is None else once(owner * n + targets)
 
 
 def _search(hops: Hops, ids: _Ids, sources: Longs, high: int, wanted: Longs | None) -> _Search:

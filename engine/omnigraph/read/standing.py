@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Longs
+from omnigraph.read.distinct import once
 from omnigraph.read.frame import Binding
 from omnigraph.read.tables import Rows, sort_codes
 
@@ -105,7 +106,7 @@ class Standing:
         about = -self.likely[mine].astype(np.float64)
         low = np.searchsorted(falling, about - 2 * self.slack, side="left")
         high = np.searchsorted(falling, about + 2 * self.slack, side="right")
-        spots = np.unique(np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)]))
+        spots = once(np.concatenate([np.arange(a, b) for a, b in zip(low, high, strict=True)]))
         near_good, near_ids = self._good(order[spots]), self._ids(order[spots])
         for i, (a, b) in enumerate(zip(np.searchsorted(spots, low), np.searchsorted(spots, high), strict=True)):
             others = near_good[a:b]

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.read.adjacency import Links
 from omnigraph.read.datum import Longs
+from omnigraph.read.distinct import once
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import REFRESHED, HopFilter, Hops, HopWay, Stored
 from omnigraph.read.lookup import FAR, LookedUp, Outgrown
@@ -156,7 +157,7 @@ class Traversal:
             return "csr"
         frontier = len(near.at)
         if settings.expand_indexed_max_frontier < frontier <= 50 * settings.expand_indexed_max_frontier:
-            frontier = len(np.unique(near.at))  # several rows may stand at one node
+            frontier = len(once(near.at))  # several rows may stand at one node
         return self.cheaper(ctx, frontier, count=count)
 
     def describe(self, ctx: Context, rows: float) -> str:

@@ -148,7 +148,8 @@ def fit(value: Any, type: Type, *, json_forms: bool = False) -> Any:
         if base == "Blob" and isinstance(value, (bytes, bytearray, memoryview)):
             return bytes(value)
         if isinstance(value, str):
-            if any("\ud800" <= c <= "\udfff" for c in value):  # JSON can spell half a character, UTF-8 can't
+            # JSON can spell half a character, UTF-8 can't.
+            if not value.isascii() and any("\ud800" <= c <= "\udfff" for c in value):
                 raise Mismatch("the text holds half a surrogate pair, which is no character")
             return value
     elif base == "Enum":

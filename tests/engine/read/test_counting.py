@@ -15,7 +15,11 @@ import pytest
 from omnigraph import read
 from omnigraph.errors import BadRequest
 from omnigraph.query import compile_query
-from omnigraph.read.multiset import count_by_group, times
+from omnigraph.read.adjacency import Links, starts
+from omnigraph.read.distinct import once
+from omnigraph.read.expand import ExpandStep
+from omnigraph.read.multiset import count_by_group, merged, times
+from omnigraph.read.plan import make_plan
 from omnigraph.read.settings import read_settings
 from omnigraph.schema import compile_schema
 
@@ -86,6 +90,42 @@ def test_counted_paths_are_as_many_as_made_ones(memory_snapshot: Any, mode: str)
                 only = rows(snapshot, f"query q() {{ match {{ {match} }} return {{ {keys}count($a) as n }} }}", mode)
                 at = len(keys.split(", ")) - 1
                 assert only == sorted((row[: at + 1] for row in made), key=str), (match, keys)
+            for var in ("$b", "$c", "$d"):
+                if var in match:  # walked as a set: nothing else is read in the end
+                    one = f"query q() {{ match {{ {match} }} return {{ count(distinct {var}) as n"
+                    made = rows(snapshot, one + ", sum($a.age) as s } }", mode)
+                    assert rows(snapshot, one + " } }", mode) == [row[:1] for row in made], (match, var)
+
+
+def test_hops_to_what_is_counted_once_are_walked_as_one_set(memory_snapshot: Any) -> None:
+    snapshot = memory_snapshot(CATALOG, graph(random.Random(1)))
+    text = "query q() { match { $a: P { key: 1 } $a knows $b $b knows $c $c knows $d } return { count(distinct $d) as n"
+    hops = [
+        step
+        for step in make_plan(compile_query(text + " } }", CATALOG), CATALOG, snapshot).steps
+        if isinstance(step, ExpandStep)
+    ]
+    assert [(hop.target, hop.set_only) for hop in hops] == [("b", True), ("c", True), ("d", True)]
+
+
+def test_few_nodes_are_merged_as_many_are() -> None:
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    rng = np.random.default_rng(seed)
+    for edges in (0, 1, 400):
+        src = np.sort(rng.integers(0, 30, edges))
+        found = Links(starts(np.bincount(src, minlength=30)), rng.integers(0, 25, edges), src, 25, parallel=True)
+        spread = replace(found, far=10_000)  # the same edges, to few of many nodes
+        for weight in (None, rng.integers(1, 5, 3)):
+            at = rng.integers(0, 30, 3)
+            for many, few in zip(merged(found, at, weight), merged(spread, at, weight), strict=True):
+                assert many.dtype == few.dtype == np.int64
+                assert many.tolist() == few.tolist()
+
+
+def test_each_number_once() -> None:
+    for numbers in ([], [3], [3, 3], [2, 1, 2, 0, 1]):
+        assert once(np.array(numbers, dtype=np.int32)).tolist() == sorted(set(numbers))
 
 
 def test_the_first_groups_in_order_are_the_first_of_all(memory_snapshot: Any) -> None:
