@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from ulid import ULID
 
-from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, NotFound, OmniGraphError
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, NotFound, OmniGraphError
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.ir import SchemaIR
 from omnigraph.storage.branch import list_branches
@@ -76,7 +76,8 @@ def apply_schema(engine: Engine, change: SchemaChange, base: ManifestState) -> C
         base: the snapshot the change was prepared on.
 
     Raises:
-        Conflict: other branches have another schema, another change is under way, or the state moved.
+        Conflict: other branches have another schema, the branch reads a table to be changed from another one, another
+            change is under way, or the state moved.
         RecoveryPending: an interrupted write on this branch needs `omnigraph recover` first.
     """
     branch = change.branch
@@ -102,7 +103,13 @@ def apply_schema(engine: Engine, change: SchemaChange, base: ManifestState) -> C
         for table in change.tables:
             ref = state.tables[table.table_key]
             if ref.branch != lance_branch(branch):
-                raise Internal(f"{table.table_key} of branch {branch!r} is another branch's table")
+                owner = ref.branch or MAIN
+                raise Conflict(
+                    f"branch {branch!r} reads {table.table_key} from {owner!r}, so it can't be changed there: make a "
+                    f"branch of {owner!r} as it is now, and load the export of {branch!r} into that with mode merge",
+                    code="inherited_table",
+                    details={"branch": branch, "table_key": table.table_key, "owner": owner},
+                )
             refs[table.table_key] = settle_drift(engine, branch, ref)
         return _Apply(engine, change, base, refs, pins, name, operation_id or name).run()
 

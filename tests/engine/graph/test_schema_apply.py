@@ -545,3 +545,16 @@ def test_queries_right_after_a_change_see_it(tmp_path: Path) -> None:
     other.schema.apply(PEOPLE.replace("age: I32?", "years: I32?  age: String?").replace("edge Owns: Person -> Thing\n", ""))  # fmt: skip # noqa: E501
     with pytest.raises(BadRequest, match="owns"):
         graph.query("query q() { match { $p: Person  $p owns $t } return { $t.label } }")
+
+
+def test_a_table_that_a_branch_reads_from_another_one_is_not_changed_there(tmp_path: Path) -> None:
+    graph = made(tmp_path)
+    before = graph.head()
+    wider = PEOPLE.replace("label: String @key", "label: String @key  weight: I64? @default(1)")
+    graph.schema.apply(wider)
+    graph.branches.create("old", at=before.id)
+    with pytest.raises(Conflict, match="load the export of 'old'") as caught:
+        graph.schema.apply(wider, branch="old")
+    assert caught.value.code == "inherited_table"
+    assert graph.head("old").id == before.id
+    sound(graph)
