@@ -3,6 +3,9 @@
 import re
 
 PROJECT = "omnigraph (pyproject.toml"
+FOR_NOTEBOOKS = frozenset({"pandas", "polars", "networkx"})
+"""What results turn into for people in Python; nothing in a container asks for it, and it weighs 220 MB."""
+
 _NAME = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==")
 _VIA = re.compile(r"^\s+#\s+(?:via\s+)?(\S.*)$")
 
@@ -25,7 +28,7 @@ def runtime_requirements(lock: str) -> str:
                 blocks[-1][2].add(via[1].strip())
             else:
                 blocks[-1][1].append(line)
-    kept = {name for name, _, parents in blocks if f"{PROJECT})" in parents}
+    kept = {name for name, _, parents in blocks if f"{PROJECT})" in parents} - FOR_NOTEBOOKS
     if not kept:
         raise ValueError("requirements.lock names no requirement of the project: has the lock's format changed?")
     while grown := {name for name, _, parents in blocks if name not in kept and _names(parents) & kept}:
