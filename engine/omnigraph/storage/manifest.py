@@ -29,6 +29,9 @@ __all__ = [
     "registration_row", "state_from_rows", "tombstone_row", "version_row",
 ]  # fmt: skip
 
+LISTINGS = 20
+"""How often the branches are listed when one that was listed goes before it is read."""
+
 _MAX_U64 = 2**64 - 1
 _READ = ["object_type", "location", "metadata", "table_key", "table_version", "table_branch", "row_count"]
 _UPDATED = "_row_last_updated_at_version"
@@ -343,9 +346,15 @@ class Manifest:
 
     def branches(self) -> dict[str, dict[str, Any]]:
         """Lance's record of every branch but main: parent_branch (None: main), parent_version, create_at (s)."""
-        with lance_errors(f"listing the branches of {self.store.root.uri}"):
-            listed: dict[str, dict[str, Any]] = self.store.latest(MANIFEST).branches.list()
-        return listed
+        for attempt in range(LISTINGS):
+            try:
+                with lance_errors(f"listing the branches of {self.store.root.uri}"):
+                    listed: dict[str, dict[str, Any]] = self.store.latest(MANIFEST).branches.list()
+                return listed
+            except NotFound:  # Lance reads the record of each name it has listed, and one may go in between
+                if attempt + 1 == LISTINGS:
+                    raise
+        raise Internal(f"the branches of {self.store.root.uri} were never listed")
 
     def names(self) -> set[str]:
         """The names of every branch but main; one listing, nothing is read."""

@@ -316,7 +316,10 @@ class Histories(RuleBasedStateMachine):
     def cleanup(self, keep: int) -> None:
         report = self.graph.cleanup(keep=keep, confirm=True)
         assert not report.failed, report
-        kept = {one for branch in self.model.branches.values() for one in branch.own[-keep:]}
+        kept = set()
+        for branch in self.model.branches.values():  # the newest that were made on it, and what it reads now
+            made = [one for one in branch.own if self.model.commits[one].line == branch.line]
+            kept |= {*made[-keep:], branch.own[-1]}
         for commit in self.model.commits.values():
             commit.doubtful |= commit.id not in kept
         self.everything()

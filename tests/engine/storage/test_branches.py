@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -258,3 +261,25 @@ def test_a_lock_does_not_live_on_in_a_child_forked_while_it_was_held(repository:
         os.close(parent)
         os.waitpid(child, 0)
         os.close(waiting)
+
+
+def test_branches_are_listed_while_others_come_and_go(repository: Repository) -> None:
+    stop = threading.Event()
+
+    def churn(name: str) -> None:
+        dataset = Repository.open(repository.uri).engine.store.latest("__manifest")
+        while not stop.is_set():
+            with suppress(OSError, ValueError):  # Lance lists them here too, and may miss the other's
+                dataset.create_branch(name)
+            with suppress(OSError, ValueError):
+                dataset.branches.delete(name)
+
+    with ThreadPoolExecutor(2) as pool:
+        running = [pool.submit(churn, name) for name in ("one", "two")]
+        try:
+            for _ in range(400):
+                assert repository.engine.manifest.branches().keys() <= {"one", "two"}
+        finally:
+            stop.set()
+        for each in running:
+            each.result()
