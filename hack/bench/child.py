@@ -76,6 +76,7 @@ def _peak_mib() -> float:
 class _Child:
     def __init__(self, name: str, data: str, scale: int) -> None:
         self.system = _system(name)
+        self.written = 0
         self.data = data
         self.lines = {line.name: line for line in (social_lines(scale) if data == "social" else study_lines())}
         self.readers: dict[str, Callable[[dict[str, Any]], Any] | None] = {}
@@ -123,9 +124,10 @@ class _Child:
         return {"ms": took, "cpu_ms": (time.process_time() - begin) * 1000 / len(took)}
 
     def upsert(self, count: int) -> dict[str, Any]:
-        """Times of one-row upserts: every second one is a new person."""
+        """Times of one-row upserts: every second one is a new person, and none repeats an earlier row."""
         took = []
-        for i in range(count):
+        first, self.written = self.written, self.written + count
+        for i in range(first, first + count):
             key = f"person-{i:08d}" if i % 2 else f"new-{i:08d}"
             row = {"k": key, "n": "Name", "a": i % 90, "c": "city-01", "b": "w1 w2 w3", "v": [float(i)] + [1.0] * 63}
             took.append(_milliseconds(lambda: self.system.upsert(row)))  # noqa: B023
