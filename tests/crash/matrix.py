@@ -20,6 +20,7 @@ from omnigraph.errors import RecoveryPending
 from omnigraph.maintain import verify
 from omnigraph.storage import Repository, steps
 from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step
 from tests.crash.crash_scenarios import Scenario, build, contents, perform, rows_of, sweep
 from tests.crash.ground import Ground
@@ -45,6 +46,22 @@ class Start:
     rows: tuple[dict[str, Any], dict[str, Any]]
     kept: Any
     places: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What a kill left.
+
+    Args:
+        place: where the process was killed.
+        steps: how many steps a sweep of it takes.
+        settled: what the sweep makes of it.
+    """
+
+    uri: str
+    place: str
+    steps: int
+    settled: dict[str, Any]
 
 
 @dataclass
@@ -115,23 +132,33 @@ class Matrix:
         """Kill the write at every step, and sweeps of what that leaves at every step of theirs."""
         start = self.start(scenario)
         assert len(start.places) >= 6
-        ways: dict[frozenset[str], tuple[int, str, dict[str, Any]]] = {}
+        ways: dict[frozenset[str], Broken] = {}
         for place in self.chosen(start.places):
             uri = self.copy(start.uri)
-            reached, settled = self._killed(uri, scenario, start, place)
+            earlier = Repository.open(uri, read_only=True).snapshot(scenario.branch)
+            self.kill(uri, scenario.act, place)
+            # Kept, not made again by another kill: what follows the answer runs beside it, so the same step may be
+            # reached with the sidecar there or gone.
+            broken = self.copy(uri)
+            reached, settled = self._killed(uri, earlier, scenario, start, place)
             self.ground.drop(uri)
-            way, length = frozenset(reached), sum(reached.values())
-            if reached and length > ways.get(way, (0, "", {}))[0]:
-                ways[way] = length, place, settled
-        for way, (_, place, settled) in ways.items():
+            way, before = frozenset(reached), ways.get(frozenset(reached))
+            if not reached or (before is not None and before.steps >= reached.total()):
+                self.ground.drop(broken)
+                continue
+            if before is not None:
+                self.ground.drop(before.uri)
+            ways[way] = Broken(broken, place, reached.total(), settled)
+        for way, left in ways.items():
             if self.ground.thorough or way not in self._ways:
                 self._ways.add(way)
-                self._sweeps_killed(scenario, start, place, settled)
+                self._sweeps_killed(scenario, start, left)
+            self.ground.drop(left.uri)
 
-    def _killed(self, uri: str, scenario: Scenario, start: Start, place: str) -> tuple[Counter[str], dict[str, Any]]:
-        """One kill: what readers see, what a sweep makes of it, and the write again. The steps of the sweep."""
-        earlier = Repository.open(uri, read_only=True).snapshot(scenario.branch)
-        self.kill(uri, scenario.act, place)
+    def _killed(
+        self, uri: str, earlier: Snapshot, scenario: Scenario, start: Start, place: str
+    ) -> tuple[Counter[str], dict[str, Any]]:
+        """After a kill: what readers see, what a sweep makes of it, and the write again. The steps of the sweep."""
         reader = Repository.open(uri, read_only=True)
         seen = scenario.look(reader, scenario.branch)
         head = reader.head(scenario.branch)
@@ -190,20 +217,18 @@ class Matrix:
         check_sound(repository, where)
         repository.close()
 
-    def _sweeps_killed(self, scenario: Scenario, start: Start, place: str, expected: dict[str, Any]) -> None:
-        broken = self.copy(start.uri)
-        self.kill(broken, scenario.act, place)
-        left = pending(Repository.open(broken, read_only=True))
-        once = self.copy(broken)
+    def _sweeps_killed(self, scenario: Scenario, start: Start, broken: Broken) -> None:
+        left = pending(Repository.open(broken.uri, read_only=True))
+        once = self.copy(broken.uri)
         places = self.run(once, sweep)
         assert len(places) >= 2
         self.ground.drop(once)
         for at in self.chosen(places):
-            uri, where = self.copy(broken), f"{place}, then {at}"
+            uri, where = self.copy(broken.uri), f"{broken.place}, then {at}"
             self.kill(uri, sweep, at)
             repository = Repository.open(uri)
             repository.sweep("full")
-            assert scenario.look(repository, scenario.branch) == expected, where
+            assert scenario.look(repository, scenario.branch) == broken.settled, where
             check_whole(repository, scenario.branch, recovered=left, where=where, joined=scenario.joins)
             assert scenario.kept(repository) == start.kept, where
             scenario.settled(repository)
@@ -211,7 +236,6 @@ class Matrix:
             if self.ground.thorough:
                 self._check_retry(uri, scenario, start, where)
             self.ground.drop(uri)
-        self.ground.drop(broken)
 
 
 def pending(repository: Repository) -> list[str]:
