@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import CompiledQuery
-from omnigraph.read.adjacency import adjacency
+from omnigraph.read.adjacency import AdjacencyCache, adjacency
 from omnigraph.read.datum import Fault
 from omnigraph.read.frame import Context
 from omnigraph.read.plan import plan
 from omnigraph.read.settings import ReadSettings, read_settings
-from omnigraph.read.tables import TABLES
+from omnigraph.read.tables import TABLES, TableCache
 from omnigraph.read.trace import Trace, counted
 
 if TYPE_CHECKING:
@@ -34,14 +34,19 @@ def _context(
     settings: ReadSettings | None = None,
 ) -> Context:
     instant = datetime.now(UTC)
+    settings = settings or read_settings()
+    tables, edges = TABLES, adjacency()
+    if settings.traversal_mode == "scan":  # nothing kept is used, and nothing is kept
+        tables = TableCache()
+        edges = AdjacencyCache(tables)
     return Context(
         snapshot=snapshot,
         catalog=snapshot.catalog,
         params=params,
         now=instant.replace(microsecond=instant.microsecond // 1000 * 1000),
-        tables=TABLES,
-        adjacency=adjacency(),
-        settings=settings or read_settings(),
+        tables=tables,
+        adjacency=edges,
+        settings=settings,
         deadline=deadline,
         cancelled=cancelled,
     )

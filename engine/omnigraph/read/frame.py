@@ -102,7 +102,9 @@ class Context:
         """The rows of a table that this execution has read by themselves."""
         found = self._partials.get(table_key)
         if found is None:
-            found = self._partials[table_key] = PartialTable(table_key, self.snapshot)
+            found = self._partials[table_key] = PartialTable(
+                table_key, self.snapshot, scans=self.settings.traversal_mode == "scan"
+            )
         return found
 
     def rather_alone(self, key: Hashable, alone: float, whole: float, *, count: bool) -> bool:

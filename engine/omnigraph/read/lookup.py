@@ -17,12 +17,13 @@ from omnigraph.read.hops import HopWay
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.tables import Rows, one_array
 
-__all__ = ["FAR", "LookedUp", "Outgrown"]
+__all__ = ["ENDS", "FAR", "LookedUp", "Outgrown"]
 
 FAR = 1 << 32
 """More than any position of rows that a query looks up."""
 
-_ENDS = {"out": (("src", "dst"),), "in": (("dst", "src"),), "both": (("src", "dst"), ("dst", "src"))}
+ENDS = {"out": (("src", "dst"),), "in": (("dst", "src"),), "both": (("src", "dst"), ("dst", "src"))}
+"""Of a direction, the columns of the node asked about and of the other end."""
 
 
 class Outgrown(Exception):  # no error: the traversal begins anew with adjacency
@@ -73,7 +74,7 @@ class LookedUp:
 
     def _read(self, ids: Array) -> Iterator[tuple[Longs, Array, Longs]]:
         """(index into `ids`, id of the far end, edge) of every edge at these ids."""
-        for here, there in _ENDS[self.way.direction]:
+        for here, there in ENDS[self.way.direction]:
             at, rows = self.table.among(here, ids, ["id", "src", "dst", *self.columns])
             owner = pc.index_in(one_array(rows.column(here)), value_set=ids)
             keep = owner.is_valid()

@@ -47,6 +47,8 @@ class NearScanStep:
 
     def _index(self, ctx: Context) -> str | None:
         rows = ctx.snapshot.tables[self.scan.table_key].row_count
+        if ctx.settings.traversal_mode == "scan":
+            return None
         if not self.asked and rows < ctx.settings.ann_min_rows:
             return None
         return ctx.snapshot.vector_index(self.scan.table_key, self.ranking.prop.name)

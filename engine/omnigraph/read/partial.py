@@ -24,10 +24,15 @@ _WHOLE = 10  # where more than one in so many rows is asked for, the table is re
 
 
 class PartialTable(Rows):
-    """Some rows of a table. Belongs to one execution, which is one thread."""
+    """Some rows of a table. Belongs to one execution, which is one thread.
 
-    def __init__(self, table_key: str, snapshot: Readable) -> None:
+    Args:
+        scans: columns are read with the whole table, never by row id.
+    """
+
+    def __init__(self, table_key: str, snapshot: Readable, *, scans: bool = False) -> None:
         super().__init__(table_key, 0, {})
+        self._scans = scans
         self._snapshot = snapshot
         self._size = snapshot.tables[table_key].row_count
         self._batches: list[tuple[RowIds, dict[str, Array]]] = []
@@ -48,13 +53,20 @@ class PartialTable(Rows):
         lacking = [(ids, columns) for ids, columns in self._batches if name not in columns]
         if lacking:
             ids = np.concatenate([ids for ids, _ in lacking])
-            values = one_array(self._snapshot.take(self.table_key, ids, [name]).column(name))
+            values = self._values(ids, name)
             begin = 0
             for ids, columns in lacking:
                 columns[name] = values.slice(begin, len(ids))
                 begin += len(ids)
         parts = [columns[name] for _, columns in self._batches]
         return parts[0] if len(parts) == 1 else pa.concat_arrays([p.cast(parts[0].type) for p in parts])
+
+    def _values(self, ids: RowIds, name: str) -> Array:
+        if not self._scans:
+            return one_array(self._snapshot.take(self.table_key, ids, [name]).column(name))
+        table = self._snapshot.scan(self.table_key, columns=[name, ROW_ID])
+        at = pc.index_in(pa.array(ids), value_set=one_array(table.column(ROW_ID)))
+        return one_array(table.column(name)).take(at)
 
     def row_ids(self) -> RowIds:
         return np.concatenate([np.zeros(0, dtype=np.uint64), *(ids for ids, _ in self._batches)])

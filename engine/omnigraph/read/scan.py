@@ -106,6 +106,10 @@ class ScanStep:
         return frame.take(left).bind(self.var, Binding(binding.rows, np.tile(binding.at, frame.length)))
 
     def _find(self, ctx: Context) -> Binding:
+        if ctx.settings.traversal_mode == "scan":
+            rows = ctx.partial(self.table_key)
+            at, _ = rows.read(self.needed, None)
+            return Binding(rows, at if self.test is None else at[rows_where(ctx, rows, self.var, self.test, at)])
         table = ctx.tables.get(ctx.snapshot, self.table_key)
         if self._alone(ctx, table, count=True):
             pushed, rows = self._pushed(ctx), ctx.partial(self.table_key)
@@ -172,6 +176,8 @@ class ScanStep:
         return rows * self.estimate
 
     def describe(self, ctx: Context, rows: float) -> str:
+        if ctx.settings.traversal_mode == "scan":
+            return f"scan    {self.text}  whole table, not cached, columns {', '.join(self.needed)}"
         table = ctx.tables.get(ctx.snapshot, self.table_key)
         alone = ctx.trace is None and self._alone(ctx, table, count=False)
         pushed, asked = (self._pushed(ctx), self._words(ctx)) if alone else (None, None)

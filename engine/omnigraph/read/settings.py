@@ -21,7 +21,8 @@ class ReadSettings:
         small_table_rows: tables up to this size are cached at the first question; of bigger ones a selective first
             question reads only its own rows (`OMNIGRAPH_READ_SMALL_TABLE_ROWS`).
         traversal_mode: how edges are followed: `indexed` looks them up in the edge table, `csr` through adjacency in
-            memory, empty: whichever is expected to be quicker (`OMNIGRAPH_TRAVERSAL_MODE`).
+            memory, empty: whichever is expected to be quicker; `scan` reads every table of the query from end to end,
+            without indexes and anything kept, to compare answers with (`OMNIGRAPH_TRAVERSAL_MODE`).
         expand_indexed_max_frontier: nodes whose edges are looked up in one hop at most
             (`OMNIGRAPH_EXPAND_INDEXED_MAX_FRONTIER`).
         expand_indexed_max_hops: hops that are looked up at most (`OMNIGRAPH_EXPAND_INDEXED_MAX_HOPS`).
@@ -75,8 +76,8 @@ def read_settings() -> ReadSettings:
 
 def _value(variable: str, text: str, kind: type) -> int | float | str:
     if kind is str:
-        if text not in ("indexed", "csr"):
-            raise BadRequest(f"{variable}={text!r}: expected indexed, csr or nothing")
+        if text not in ("indexed", "csr", "scan"):
+            raise BadRequest(f"{variable}={text!r}: expected indexed, csr, scan or nothing")
         return text
     try:
         value: int | float = kind(text)

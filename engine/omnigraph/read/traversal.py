@@ -18,10 +18,11 @@ from omnigraph.read.adjacency import Links
 from omnigraph.read.datum import Longs
 from omnigraph.read.distinct import once
 from omnigraph.read.frame import Binding, Context, Frame, Indices
-from omnigraph.read.hops import REFRESHED, HopFilter, Hops, HopWay, Stored
+from omnigraph.read.hops import REFRESHED, HopFilter, Hops, HopWay, Neighbours, Stored
 from omnigraph.read.lookup import FAR, LookedUp, Outgrown
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.tables import Rows, TableData
+from omnigraph.read.whole import Scanned
 
 __all__ = ["Traversal", "Work"]
 
@@ -69,12 +70,13 @@ class Traversal:
         """
         near = frame.bound[source]
         far = None if target is None else frame.bound[target]
-        if ctx.settings.traversal_mode != "indexed" and (links := self._kept(ctx)) is not None:
+        if ctx.settings.traversal_mode in ("", "csr") and (links := self._kept(ctx)) is not None:
             self._note(ctx, "csr")
             return self._through(ctx, near, far, links, work)
-        if self.mode(ctx, near, count=True) == "indexed":
+        mode = self.mode(ctx, near, count=True)
+        if mode != "csr":
             try:
-                self._note(ctx, "indexed")
+                self._note(ctx, mode)
                 return self._looked_up(ctx, near, far, work)
             except Outgrown:
                 pass
@@ -92,7 +94,7 @@ class Traversal:
 
     def stored(self, ctx: Context, near: Binding) -> tuple[Links, Indices] | None:
         """The adjacency of a plain traversal and each row's place in it; None where it is looked up instead."""
-        if self.mode(ctx, near, count=False) == "indexed":
+        if self.mode(ctx, near, count=False) != "csr":
             return None
         self._note(ctx, "csr")
         return self._stored(ctx, near, None, lambda hops, at, _: None if hops.plain is None else (hops.plain, at))
@@ -131,8 +133,10 @@ class Traversal:
         columns = (*self.edge_columns, *(self.where.columns if self.where else ()))
         far_columns = self.far_columns if self.single else ()  # the nodes in between are only passed through
         most = None if ctx.settings.traversal_mode else ctx.settings.expand_indexed_max_frontier
-        ways = tuple(
-            LookedUp(ctx, way, near_rows, far_rows, ctx.partial(way.edge), columns, far_columns, most)
+        ways: tuple[Neighbours, ...] = tuple(
+            Scanned(ctx, way, near_rows, far_rows, ctx.partial(way.edge), columns, far_columns)
+            if isinstance(far_rows, PartialTable) and ctx.settings.traversal_mode == "scan"
+            else LookedUp(ctx, way, near_rows, far_rows, ctx.partial(way.edge), columns, far_columns, most)
             for way in self.ways
         )
         hops = Hops(ctx, near_rows, far_rows, FAR, ways, self.where, None)
@@ -142,6 +146,8 @@ class Traversal:
         """Where far ends are found: in the cached table if it has what is read of them, else among the rows read."""
         if far is not None and isinstance(far.rows, PartialTable):
             return far.rows
+        if ctx.settings.traversal_mode == "scan":
+            return ctx.partial(self.far)
         table = ctx.tables.get(ctx.snapshot, self.far)
         ready = table.finds and table.has(() if far is not None else (*self.far_columns, "id"))
         return table if ready else ctx.partial(self.far)
@@ -149,7 +155,7 @@ class Traversal:
     # ---- which of the two ----
 
     def mode(self, ctx: Context, near: Binding, *, count: bool) -> str:
-        """`indexed` or `csr`, for the nodes of a binding."""
+        """`indexed`, `csr` or `scan`, for the nodes of a binding."""
         settings = ctx.settings
         if settings.traversal_mode:
             return settings.traversal_mode
@@ -167,7 +173,7 @@ class Traversal:
         if self.built(ctx):
             return ctx.settings.traversal_mode or "csr"
         mode = ctx.settings.traversal_mode or self.cheaper(ctx, rows, count=False)
-        return mode if mode == "indexed" else "csr (to be built)"
+        return "csr (to be built)" if mode == "csr" else mode
 
     def built(self, ctx: Context) -> bool:
         return all(way.built(ctx) for way in self.ways)

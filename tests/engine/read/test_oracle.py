@@ -412,7 +412,7 @@ def answered(text: str, snapshot: Any, params: dict[str, Any], mode: str) -> lis
 def agree(snapshot: Any, graph: dict[str, list[dict[str, Any]]], q: Query, least: int | None) -> None:
     note(q.text())
     want = [tuple(frozen(v) for v in row) for row in expected(q, graph, {"$least": least})]
-    for mode in ("indexed", "csr", ""):  # adjacency is there once csr was asked for
+    for mode in ("indexed", "csr", "", "scan"):  # adjacency is there once csr was asked for
         note(mode)
         got = [tuple(frozen(v) for v in row) for row in answered(q.text(), snapshot, {"least": least}, mode)]
         if q.sort:

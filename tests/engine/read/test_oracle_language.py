@@ -501,7 +501,7 @@ def agree(snapshot: Any, graph: Graph, query: Query) -> None:
         want = query.answer(graph)
     except Bad:
         want = None
-    for mode in ("indexed", "csr", ""):  # adjacency is there once csr was asked for
+    for mode in ("indexed", "csr", "", "scan"):  # adjacency is there once csr was asked for
         note(mode)
         chosen = replace(read_settings(), traversal_mode=mode, small_table_rows=0)
         if want is None:

@@ -79,10 +79,11 @@ def ask(snapshot: Any, text: str, mode: str = "", **settings: Any) -> list[tuple
 
 
 @pytest.mark.parametrize("text", QUESTIONS)
-def test_both_modes_read_a_damaged_graph_alike(memory_snapshot: Callable[..., Any], text: str) -> None:
+def test_every_mode_reads_a_damaged_graph_alike(memory_snapshot: Callable[..., Any], text: str) -> None:
     want = ask(memory_snapshot(CATALOG, ODD), text, "csr")
     assert want or '"z"' in text
     assert ask(memory_snapshot(CATALOG, ODD), text, "indexed") == want
+    assert ask(memory_snapshot(CATALOG, ODD), text, "scan") == want
     warm = memory_snapshot(CATALOG, ODD)
     ask(warm, "match { $p: Person } return { $p.age, $p.bio }")  # sources stand in a cached table
     assert ask(warm, text, "indexed") == want
@@ -150,6 +151,32 @@ def test_rows_past_the_index_are_found_too(tmp_path: Any, table_maker: Callable[
     assert snapshot.indexed_rows("edge:Knows", "src") == 299
     assert ask(snapshot, START + "$p knows{1,2} $f } return { $f.age as a }", "indexed") == [(1,), (4,), (5,), (999,)]
     assert ask(snapshot, START + "$f knows $p } return { $f.age as a }", "indexed") == [(2,)]
+
+
+def test_a_scan_asks_no_index_and_uses_and_leaves_nothing_kept(
+    memory_snapshot: Callable[..., Any], stored_snapshot: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = memory_snapshot(CATALOG, ODD)
+    text = 'match { $a: Person { name: "a" } $a knows{1,2} $b $b.age > 1 } return { $a.bio, $b.age } order { $b.age }'
+    ask(snapshot, text, "csr")
+    kept = set(TABLES.kept.items())
+
+    def refuse(*args: Any, **named: Any) -> Any:
+        raise AssertionError("something other than a scan was asked for")
+
+    for name in ("take", "find_words", "near", "words_index", "vector_index", "row_changes", "scan_batches"):
+        monkeypatch.setattr(type(snapshot), name, refuse, raising=False)
+    snapshot.scans.clear()
+    assert ask(snapshot, text, "scan") == [("about a", 2), ("about a", 3), ("about a", 4)]
+    assert {filter for _, _, filter in snapshot.scans} == {None}
+    assert {key for key, _, _ in snapshot.scans} == {"node:Person", "edge:Knows"}
+    assert set(TABLES.kept.items()) == kept
+    compiled = compile_query(f"query q() {{ {text} }}", CATALOG)
+    chosen = replace(read_settings(), traversal_mode="scan")
+    for analyze in (False, True):
+        scan, expand = read.explain(compiled, snapshot, {}, analyze=analyze, settings=chosen).splitlines()[1:3]
+        assert "whole table" in scan
+        assert ", scan " in expand
 
 
 def test_a_mode_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
