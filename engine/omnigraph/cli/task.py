@@ -213,6 +213,58 @@ def index(
     _run("index", uri, operation, sweep, result, work)
 
 
+@app.command("embed")
+def embed(
+    uri: Uri,
+    branch: Annotated[str, typer.Option("--branch", metavar="NAME", help="The branch whose rows are filled.")] = "main",
+    types: Annotated[
+        list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type; repeatable.")
+    ] = None,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Make every vector anew, not only missing ones: after a change of the model.")
+    ] = False,
+    batch_rows: Annotated[
+        int | None, typer.Option("--batch-rows", min=1, metavar="N", help="Rows of one commit.")
+    ] = None,
+    operation_id: OperationId = None,
+    actor: Actor = None,
+    sweep: Sweep = "forward",
+    result: Result = None,
+) -> None:
+    """Make the vectors of @embed that rows with a text lack, with the provider that the environment sets up.
+
+    Each batch is a commit of its own: ended in between, the finished ones stay, and the task run again goes on.
+
+    \b
+    Examples:
+      omnigraph task embed --uri graph.omni --result result.json
+      omnigraph task embed --uri s3://bucket/graph --branch draft --type Person
+    """
+
+    def work(graph: Graph) -> dict[str, Any]:
+        done = graph.embed(types, branch=branch, only_missing=not everything, batch_rows=batch_rows, actor=actor)
+        fields = {
+            "branch": branch,
+            "missing": done.missing,
+            "made": done.made,
+            "commits": len(done.commits),
+            "commit": done.commits[-1].id if done.commits else None,
+            "properties": [{"property": p.property, "missing": p.missing, "made": p.made} for p in done.properties],
+        } | _state(graph, branch)
+        if not done.refused_count:
+            return fields
+        few = "1 text" if done.refused_count == 1 else f"{done.refused_count:,} texts"
+        return fields | {
+            "ok": False,
+            "code": "text_refused",
+            "message": f"the provider refuses {few}, whose rows stay as they are: {done.refused[0]}",
+            "refusedCount": done.refused_count,
+            "refused": [report.camel_keys(record.as_dict()) for record in done.refused],
+        }
+
+    _run("embed", uri, operation_id, sweep, result, work)
+
+
 def _load_with_spark(
     uri: str,
     sources: list[str],
@@ -274,6 +326,8 @@ def _run(
                         "message": f"{len(unsettled)} interrupted write(s) need a roll-back: {unsettled[0]['sidecar']}",
                     }
             fields |= work(graph)  # type: ignore[arg-type]  # None only where the work opens the graph itself
+            if not fields["ok"]:
+                status = status or FAILURE
         except Terminated:
             status = FAILURE
             fields |= {"ok": False, "code": "terminated", "message": "ended by SIGTERM; run the task again to go on"}

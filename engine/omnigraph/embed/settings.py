@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from omnigraph.errors import BadRequest
 
-__all__ = ["EmbedSettings", "ProviderName", "Secret"]
+__all__ = ["EmbedSettings", "ProviderName", "Secret", "how_to_set_up"]
 
 ProviderName = Literal["openai-compatible", "gemini", "mock"]
 _log = logging.getLogger(__name__)
@@ -141,6 +141,18 @@ class EmbedSettings:
             cache=None if provider == "mock" else _cache(env),
             cache_bytes=_number(env, "CACHE_BYTES", cls.cache_bytes, 0),
         )
+
+
+def how_to_set_up(environ: Mapping[str, str] | None = None) -> str:
+    """Why this process has no provider and what would set one up, for the messages of who needs one."""
+    env = os.environ if environ is None else environ
+    off = env.get("OMNIGRAPH_EMBED_PROVIDER", "").strip().lower() == "none"
+    return (
+        f"no embedding provider is set up{' (OMNIGRAPH_EMBED_PROVIDER is none)' if off else ''}: set OPENAI_API_KEY; "
+        "or OMNIGRAPH_EMBED_PROVIDER=gemini and GEMINI_API_KEY; or OMNIGRAPH_EMBED_BASE_URL, such as "
+        "http://localhost:11434/v1, and OMNIGRAPH_EMBED_MODEL for a server of your own; or OMNIGRAPH_EMBEDDINGS_MOCK=1 "
+        "for made-up vectors to try things out"
+    )
 
 
 def _provider(env: Mapping[str, str]) -> ProviderName | None:

@@ -22,7 +22,7 @@ def question_vector(ctx: Context, table_key: str, prop: Prop, text: str) -> npt.
         BadRequest: no provider is set up, or its model isn't the one the schema records.
         Unavailable: the provider gives no vector.
     """
-    from omnigraph.embed import embedder
+    from omnigraph.embed import embedder, how_to_set_up
 
     what = f"nearest(${prop.var}.{prop.name}, …)"
     if not text.strip():
@@ -30,8 +30,7 @@ def question_vector(ctx: Context, table_key: str, prop: Prop, text: str) -> npt.
     made = embedder()
     if made is None:
         raise Fault(
-            f"{what} is asked with a text, and no embedding provider is set up: set OMNIGRAPH_EMBED_PROVIDER and its "
-            "key, or give the vector itself as a parameter",
+            f"{what} is asked with a text, and {how_to_set_up()}; or give the vector itself as a parameter",
             code="no_embedder",
         )
     models = set()

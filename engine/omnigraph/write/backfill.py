@@ -108,7 +108,8 @@ def embed(
         batch_rows: rows of one commit; default by the size of their vectors.
 
     Raises:
-        BadRequest: no provider is set up, its model isn't the recorded one, or no such type has made vectors.
+        BadRequest: vectors are to be made and no provider is set up, its model isn't the recorded one, or a type has
+            no vector that `@embed` makes.
         NotFound: no such branch or type.
         Unavailable: the provider gives no vectors; finished batches stay.
         Conflict: others write the same table without a pause.
@@ -116,14 +117,15 @@ def embed(
     snapshot = repository.snapshot(branch)
     entities = _chosen(snapshot.catalog, types)
     embedder = None if dry_run else provider("now", entities)
-    if embedder is None and not dry_run and entities:
-        raise BadRequest(
-            "no embedding provider is set up: set OMNIGRAPH_EMBED_PROVIDER and its key", code="no_embedder"
-        )
     if embedder is not None:
         check_models(entities, embedder)
     work = {entity.table_key: _lacking(snapshot, entity, only_missing) for entity in entities}
     total, done = sum(len(ids) for ids, _ in work.values()), 0
+    if embedder is None and not dry_run and total:
+        from omnigraph.embed import how_to_set_up
+
+        what = "have no vector" if only_missing else "have a text whose vector is to be made anew"
+        raise BadRequest(f"{total:,} rows of {branch} {what}, and {how_to_set_up()}", code="no_embedder")
     run = _Run(repository, branch, actor, only_missing)
     report: list[Embedded] = []
     for entity in entities:

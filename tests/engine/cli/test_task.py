@@ -153,6 +153,31 @@ def test_a_mapping_starts_from_the_source_folder(files: Path, task, engine: str)
     assert loaded["graph"]["rows"] == 2
 
 
+def test_embed_fills_what_is_missing_and_says_what_it_needs(files: Path, task, monkeypatch: pytest.MonkeyPatch) -> None:
+    (files / "schema.pg").write_text('node Person { name: String @key  bio: String?  v: Vector(8)? @embed("bio") }')
+    (files / "people.ndjson").write_text(
+        "\n".join(json.dumps({"type": "Person", "data": {"name": f"p{i}", "bio": f"text {i}"}}) for i in range(5))
+    )
+    assert task("init", "--schema", files / "schema.pg")[0] == 0
+    code, none = task("embed")  # nothing is missing: nobody has to be asked
+    assert (code, none["made"], none["commits"]) == (0, 0, 0)
+    loaded = task("load", "--source", files / "people.ndjson")[1]
+    for args, what in (((), "5 rows of main have no vector"), (("--all",), "vector is to be made anew")):
+        code, refused = task("embed", *args)
+        assert (code, refused["code"]) == (1, "no_embedder")
+        for word in (what, "OPENAI_API_KEY", "GEMINI_API_KEY", "OMNIGRAPH_EMBED_BASE_URL"):
+            assert word in refused["message"], word
+    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    code, made = task("embed", "--batch-rows", "2", "--actor", "ci")
+    assert (code, made["missing"], made["made"], made["commits"]) == (0, 5, 5, 3)
+    assert made["properties"] == [{"property": "Person.v", "missing": 5, "made": 5}]
+    assert made["commit"] == made["head"]["commit"] != loaded["head"]["commit"]
+    monkeypatch.delenv("OMNIGRAPH_EMBEDDINGS_MOCK")
+    code, again = task("embed")
+    assert (code, again["made"], again["head"]) == (0, 0, made["head"])
+    assert task("embed", "--type", "Robot")[1]["code"] == "not_found"
+
+
 _SLOW_TASK = """
 import sys, time, pathlib
 from omnigraph.cli.task import _run

@@ -170,6 +170,16 @@ def test_the_command(
     configured.default = p.status(400, b'{"error": "no"}')
     assert main(["embed", graph.uri]) == 1
     assert "the provider refuses 1 text;" in capsys.readouterr().err
+    assert main(["task", "embed", "--uri", graph.uri, "--result", f"{tmp_path}/result"]) == 1
+    ran = json.loads(capsys.readouterr().out)
+    assert (ran["ok"], ran["code"], ran["refusedCount"], ran["missing"], ran["made"]) == (
+        False,
+        "text_refused",
+        1,
+        1,
+        0,
+    )
+    assert "whose rows stay as they are: Person 'q'" in ran["message"]
     monkeypatch.setenv("OMNIGRAPH_EMBED_PROVIDER", "none")
     assert main(["embed", graph.uri]) == 1
     assert "no embedding provider is set up" in capsys.readouterr().err
