@@ -389,9 +389,9 @@ class Graph:
                 (`query_too_large`), out of time (`query_timeout`) or cancelled (`query_cancelled`).
             NotFound: no such branch, moment or query.
         """
+        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         snapshot = self._repository.snapshot(branch, at)
         compiled = self._read_query(query, name, snapshot)
-        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         bound = bind_params(compiled, params or {})
         table = read.execute(compiled, snapshot, bound, deadline=deadline, cancelled=cancelled)
         return QueryResult(table, compiled.columns, compiled.name, snapshot)

@@ -7,16 +7,15 @@ tables, so that branches share it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
+from omnigraph.read.builds import BUILDS, built
 from omnigraph.read.compute import Array
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.numbering import Numbering, Splice, through
@@ -99,7 +98,7 @@ class Links:
             made.__dict__["distinct"] = kept
         return made
 
-    @cached_property
+    @built(lambda self: len(self.neighbour))
     def distinct(self) -> Links:
         """The same without parallel edges (the first of each pair stays)."""
         if not self.parallel:
@@ -110,12 +109,12 @@ class Links:
         counts = np.bincount(owner[keep], minlength=self.near)
         return Links(starts(counts), self.neighbour[keep], self.edge[keep], self.far, parallel=False)
 
-    @cached_property
+    @built(lambda self: len(self.neighbour))
     def indegree(self) -> npt.NDArray[np.int64]:
         """How many edges end at each far node."""
         return np.bincount(self.neighbour, minlength=self.far)
 
-    @cached_property
+    @built(lambda self: len(self.neighbour))
     def pairs(self) -> npt.NDArray[np.int64]:
         """near × far + neighbour of every edge, sorted: one binary search tells whether two nodes are joined."""
         owner = np.repeat(np.arange(self.near, dtype=np.int64), np.diff(self.start))
@@ -136,7 +135,7 @@ class Adjacency:
     numberings: tuple[Numbering, Numbering, Numbering]
     whole: bool
 
-    @cached_property
+    @built(lambda self: len(self.out.neighbour))
     def both(self) -> Links:
         """Undirected; a self-loop stands once. Source and target type are the same."""
         loop = self.into.neighbour == np.repeat(np.arange(self.into.near), np.diff(self.into.start))
@@ -294,11 +293,10 @@ def _at_each(ends: Ints, others: Ints, edge: Ints, ids: IdMap) -> tuple[Ints, In
 
 
 class AdjacencyCache:
-    """The adjacency of the edge tables used last, kept with the tables. Thread-safe; one thread builds, others wait."""
+    """The adjacency of the edge tables used last, kept with the tables. Thread-safe."""
 
     def __init__(self, tables: TableCache) -> None:
         self._tables = tables
-        self._building = threading.Lock()
 
     def _key(self, snapshot: Readable, edge: str, source: str, target: str) -> tuple[Hashable, ...]:
         return ("adjacency", snapshot.fingerprint(edge), snapshot.fingerprint(source), snapshot.fingerprint(target))
@@ -312,16 +310,20 @@ class AdjacencyCache:
 
     def get(self, snapshot: Readable, edge: str, source: str, target: str) -> Adjacency:
         """The adjacency of an edge table (all three are table keys)."""
+        found = self.find(snapshot, edge, source, target)
+        if found is not None:
+            return found
         key = self._key(snapshot, edge, source, target)
+        rows = sum(snapshot.tables[table_key].row_count for table_key in (edge, source, target))
+        return BUILDS.share((id(self), key), lambda: self._made(snapshot, key, (edge, source, target)), size=rows)
+
+    def _made(self, snapshot: Readable, key: Hashable, table_keys: tuple[str, ...]) -> Adjacency:
         kept = self._tables.kept
         found = kept.get(key)
         if found is None:
-            with self._building:
-                found = kept.get(key)
-                if found is None:
-                    tables = [self._tables.get(snapshot, k) for k in (edge, source, target)]
-                    found = kept.add(key, self._refreshed(snapshot, tables) or self._built(snapshot, tables))
-                    self._settle()
+            tables = [self._tables.get(snapshot, k) for k in table_keys]
+            found = kept.add(key, self._refreshed(snapshot, tables) or self._built(snapshot, tables))
+            self._settle()
         return cast("Adjacency", found)
 
     def earlier(self, snapshot: Readable, edge: str, source: str, target: str) -> bool:

@@ -15,6 +15,7 @@ from omnigraph.query.ir import CompiledQuery
 from omnigraph.read.adjacency import AdjacencyCache, adjacency
 from omnigraph.read.datum import Fault
 from omnigraph.read.frame import Context
+from omnigraph.read.limits import UNLIMITED, Limits, end, hold
 from omnigraph.read.plan import plan
 from omnigraph.read.settings import ReadSettings, read_settings
 from omnigraph.read.tables import TABLES, TableCache
@@ -29,9 +30,8 @@ __all__ = ["execute", "explain"]
 def _context(
     snapshot: Snapshot,
     params: Mapping[str, Any],
-    deadline: float | None = None,
-    cancelled: Callable[[], bool] | None = None,
     settings: ReadSettings | None = None,
+    limits: Limits = UNLIMITED,
 ) -> Context:
     instant = datetime.now(UTC)
     settings = settings or read_settings()
@@ -47,8 +47,7 @@ def _context(
         tables=tables,
         adjacency=edges,
         settings=settings,
-        deadline=deadline,
-        cancelled=cancelled,
+        limits=limits,
     )
 
 
@@ -81,12 +80,15 @@ def execute(
     """
     if compiled.kind != "read":
         raise BadRequest(f"query {compiled.name!r} changes the graph: run it as a mutation")
-    ctx = _context(snapshot, params, deadline, cancelled, settings)
-    made = plan(compiled, ctx.catalog, snapshot)
+    limits = UNLIMITED if deadline is None and cancelled is None else Limits(deadline, cancelled)
+    ctx = _context(snapshot, params, settings, limits)
+    token = hold(limits)
     try:
-        return made.run(ctx)
+        return plan(compiled, ctx.catalog, snapshot).run(ctx)
     except Fault as fault:
         raise fault.of(compiled.name) from None
+    finally:
+        end(token)
 
 
 def explain(

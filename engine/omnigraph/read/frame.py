@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.read.adjacency import AdjacencyCache
 from omnigraph.read.compute import Array, indices, taken
+from omnigraph.read.limits import UNLIMITED, Limits
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import Readable, Rows, TableCache
@@ -80,8 +80,7 @@ class Context:
     """What one execution has at hand: one snapshot, one instant, one set of parameters.
 
     Args:
-        deadline: `time.monotonic()` after which the query is given up, or None.
-        cancelled: asked between blocks of work; True gives the query up.
+        limits: how long it may go on.
         trace: notes what each step did, or None.
     """
 
@@ -92,8 +91,7 @@ class Context:
     tables: TableCache
     adjacency: AdjacencyCache
     settings: ReadSettings
-    deadline: float | None = None
-    cancelled: Callable[[], bool] | None = None
+    limits: Limits = UNLIMITED
     trace: Trace | None = None
     _partials: dict[str, PartialTable] = field(default_factory=dict)
     _spent: dict[Hashable, tuple[float, float]] = field(default_factory=dict)  # by earlier queries, by this one
@@ -127,12 +125,7 @@ class Context:
 
     def check(self) -> None:
         """Raises BadRequest once the query's time is over or its caller is gone."""
-        if self.deadline is not None and time.monotonic() > self.deadline:
-            raise BadRequest(
-                "the query took longer than its time allows: narrow it, or allow more", code="query_timeout"
-            )
-        if self.cancelled is not None and self.cancelled():
-            raise BadRequest("the query was cancelled", code="query_cancelled")
+        self.limits.check()
 
     def check_rows(self, rows: int, what: str) -> None:
         """Raises BadRequest where a step would make more rows than `max_rows`, or more bytes of positions."""

@@ -8,12 +8,12 @@ was made of the earlier version (columns, id map, adjacency) is changed in a few
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.read.builds import built
 from omnigraph.read.compute import Array
 
 __all__ = ["Numbering", "RowIds", "Splice", "through"]
@@ -105,7 +105,7 @@ class Numbering:
         changes = sum(step.removed.nbytes + step.updated.nbytes for step in self.steps)
         return int(self.row_ids.nbytes + changes + (0 if order is None else order.nbytes))
 
-    @cached_property
+    @built(lambda self: self.rows)
     def _order(self) -> Longs | None:
         """The order that sorts the row ids; None where they ascend as they are."""
         if bool((self.row_ids[1:] > self.row_ids[:-1]).all()):

@@ -7,13 +7,13 @@ the texts that differ are cut again. It is cache, kept with the rows it was made
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from omnigraph.read.builds import built
 from omnigraph.read.compute import Array, pc
 from omnigraph.read.datum import Bools, Longs, validity
 from omnigraph.read.hashing import IdMap
@@ -58,40 +58,40 @@ class TextIndex:
     def rows(self) -> int:
         return len(self.starts) - 1
 
-    @cached_property
+    @built(lambda self: len(self.codes))
     def texts(self) -> int:
         """Rows that have a text."""
         return int(np.count_nonzero(self.known))
 
-    @cached_property
+    @built(lambda self: len(self.codes))
     def lengths(self) -> Longs:
         """Words in each row's text."""
         return np.diff(self.starts)
 
-    @cached_property
+    @built(lambda self: len(self.codes))
     def _numbers(self) -> IdMap:
         return IdMap(self.words)
 
-    @cached_property
+    @built(lambda self: len(self.codes))
     def _owner(self) -> Ints:
         """The row of each place."""
         rows = np.arange(self.rows, dtype=np.int32 if self.rows < 2**31 else np.int64)
         return np.repeat(rows, self.lengths)
 
-    @cached_property
+    @built(lambda self: len(self.codes))
     def _by_word(self) -> tuple[Ints, Longs]:
         """(places in order of their word, where each word's begin)."""
         small = len(self.words) <= 1 << 16  # numpy sorts 16 bits by radix
         order = np.argsort(self.codes.astype(np.uint16) if small else self.codes, kind="stable")
         return order.astype(np.int32 if len(order) < 2**31 else np.int64), self._word_starts
 
-    @cached_property
+    @built(lambda self: len(self.codes))
     def _word_starts(self) -> Longs:
         starts = np.zeros(len(self.words) + 1, dtype=np.int64)
         np.cumsum(np.bincount(self.codes, minlength=len(self.words)), out=starts[1:])
         return starts
 
-    @cached_property
+    @built(lambda self: len(self.codes))
     def _postings(self) -> tuple[Ints, npt.NDArray[np.int32], Longs]:
         """(rows in order of word and row, how often the row has the word, where each word's begin)."""
         order, starts = self._by_word

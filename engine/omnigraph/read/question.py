@@ -42,4 +42,4 @@ def question_vector(ctx: Context, table_key: str, prop: Prop, text: str) -> npt.
     if len(models) > 1:
         raise Fault(f"{what}: the vectors are of several models: {', '.join(sorted(models))}", code="embed_model")
     model = models.pop() if models else None
-    return made.query(text, prop.type.dim, model=model, deadline=ctx.deadline).astype(np.float64)
+    return made.query(text, prop.type.dim, model=model, deadline=ctx.limits.deadline).astype(np.float64)

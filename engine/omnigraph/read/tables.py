@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import Internal
+from omnigraph.read.builds import BUILDS
 from omnigraph.read.compute import Array, Chunked, pc, py_buffer
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.kept import Kept, Sized
@@ -187,41 +188,45 @@ class Rows:
     def derived(self, what: str, name: str, make: Callable[[], S]) -> S:
         """What is made of a column once and kept with it."""
         found = self._derived.get((what, name))
-        if found is not None:
-            return cast("S", found)
-        made = make()
-        return self._derive(what, name, made, made.nbytes)
+        return self._once(what, name, make, lambda made: made.nbytes) if found is None else cast("S", found)
 
     def kept(self, what: str, name: str) -> object | None:
         """What was derived before, if it was."""
         return self._derived.get((what, name))
+
+    def _once(self, what: str, name: str, make: Callable[[], T], nbytes: Callable[[T], int]) -> T:
+        made = make()
+        return self._derive(what, name, made, nbytes(made))
 
     def id_map(self) -> IdMap:
         """Ids → positions."""
         found = self._derived.get(("map", "id"))
         if isinstance(found, IdMap):
             return found
-        made = IdMap(self.column("id"))
-        return self._derive("map", "id", made, made.nbytes)
+        return self.derived("map", "id", lambda: IdMap(self.column("id")))
 
     def id_rank(self) -> npt.NDArray[np.int64]:
         """The rank of each row's id among all, for ties."""
-        found = self._derived.get(("rank", "id"))
-        if isinstance(found, np.ndarray):
-            return found
-        order = pc.array_sort_indices(self.column("id")).to_numpy()
-        rank = np.empty(self.rows, dtype=np.int64)
-        rank[order] = np.arange(self.rows)
-        return self._derive("rank", "id", rank, rank.nbytes)
+        return self.derived("rank", "id", lambda: _ranks(self.column("id")))
 
     def dictionary(self, name: str) -> tuple[Codes, Array]:
         """(code of each row, the distinct values with null among them)."""
         found = self._derived.get(("codes", name))
         if isinstance(found, tuple):
             return found
-        encoded = self.column(name).dictionary_encode(null_encoding="encode")
-        codes = np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32)
-        return self._derive("codes", name, (codes, encoded.dictionary), codes.nbytes + encoded.dictionary.nbytes)
+        return self._once("codes", name, lambda: _encoded(self.column(name)), lambda m: m[0].nbytes + m[1].nbytes)
+
+
+def _ranks(column: Array) -> npt.NDArray[np.int64]:
+    order = pc.array_sort_indices(column).to_numpy()
+    rank = np.empty(len(column), dtype=np.int64)
+    rank[order] = np.arange(len(column))
+    return rank
+
+
+def _encoded(column: Array) -> tuple[Codes, Array]:
+    encoded = column.dictionary_encode(null_encoding="encode")
+    return np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int32), encoded.dictionary
 
 
 class TableData(Rows):
@@ -265,14 +270,18 @@ class TableData(Rows):
         """Make the columns present: from an earlier version, the others in one scan."""
         if self.has(names):
             return self
+        wanted = tuple(sorted({n for n in names if n not in self._columns}))
+        BUILDS.share((id(self), wanted), lambda: self._load(snapshot, wanted), size=self.rows * len(wanted))
+        return self
+
+    def _load(self, snapshot: Readable, names: tuple[str, ...]) -> None:
         with self._lock:
             self._begin(snapshot)
-            missing = sorted({n for n in names if n not in self._columns})
+            missing = [n for n in names if n not in self._columns]
             if missing:
                 for name, column in self._read(snapshot, missing).items():
                     self._keep(name, column)
         self._cache.settle()
-        return self
 
     def numbering(self, snapshot: Readable) -> Numbering:
         """The positions of the rows."""
@@ -389,6 +398,13 @@ class TableData(Rows):
             moved = known.spliced(self._columns["id"], step)
             if moved is not None:
                 self._derive("map", "id", moved, moved.nbytes)
+
+    def _once(self, what: str, name: str, make: Callable[[], T], nbytes: Callable[[T], int]) -> T:
+        def work() -> T:
+            found = self._derived.get((what, name))
+            return Rows._once(self, what, name, make, nbytes) if found is None else cast("T", found)
+
+        return BUILDS.share((id(self), what, name), work, size=self.rows)
 
     def _derive(self, what: str, name: str, value: T, nbytes: int) -> T:
         self._sizes[what, name] = nbytes

@@ -357,17 +357,22 @@ def test_what_is_kept_counts_all_it_holds_also_of_versions_with_equal_rows(tmp_p
         graph.ensure_indices()
 
 
-def test_threads_that_make_the_same_thing_at_once_count_it_once(tmp_path: Path) -> None:
+def test_threads_that_want_the_same_thing_at_once_make_it_once(tmp_path: Path) -> None:
     snapshot = big(tmp_path).snapshot()
     table = TABLES.get(snapshot, "node:Person").load(snapshot, ["id"])
-    before, meet = table.nbytes, threading.Barrier(4)
+    before, meet, made = table.nbytes, threading.Barrier(4), []
 
-    def made() -> np.ndarray[Any, Any]:
-        meet.wait(10)
+    def make() -> np.ndarray[Any, Any]:
+        made.append(threading.get_ident())
         return np.zeros(1_000, dtype=np.int64)
 
+    def ask(_: int) -> np.ndarray[Any, Any]:
+        meet.wait(10)
+        return table.derived("test", "id", make)
+
     with ThreadPoolExecutor(4) as pool:
-        assert len(list(pool.map(lambda _: table.derived("test", "id", made), range(4)))) == 4
+        assert len({id(found) for found in pool.map(ask, range(4))}) == 1
+    assert len(made) == 1
     assert table.nbytes == before + 8_000
 
 

@@ -1,0 +1,173 @@
+"""How long the question at hand may still go on.
+
+The limits of a query hold for all that its thread does, however deep: `check` is asked between two blocks of work. What
+can't be cut into blocks, one long call of numpy, Arrow or Lance, is done `apart`, and its asker leaves in time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from omnigraph.errors import BadRequest
+
+__all__ = [
+    "BLOCK_ROWS",
+    "UNHEARD",
+    "UNLIMITED",
+    "Call",
+    "Limits",
+    "apart",
+    "begin",
+    "check",
+    "current",
+    "end",
+    "hold",
+    "limited",
+]
+
+T = TypeVar("T")
+
+BLOCK_ROWS = 1 << 16
+"""Rows of a block between two checks, where a row may cost a microsecond."""
+
+_PAUSE = 0.02  # seconds between two questions whether the caller is still there
+_LONG = 500_000  # rows from which on a single call may take a noticeable time
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Args:
+    deadline: `time.monotonic()` after which the question is given up.
+    cancelled: asked between blocks of work; True gives it up.
+    pressing: whether somebody waits who may leave.
+    """
+
+    deadline: float | None = None
+    cancelled: Callable[[], bool] | None = None
+    pressing: bool = True
+
+    def check(self) -> None:
+        """Raises BadRequest once the time is over (`query_timeout`) or the caller is gone (`query_cancelled`)."""
+        if self.deadline is not None and time.monotonic() > self.deadline:
+            raise BadRequest(
+                "the query took longer than its time allows: narrow it, or allow more "
+                "(timeout_seconds in the library and over HTTP, --timeout on the command line)",
+                code="query_timeout",
+            )
+        if self.cancelled is not None and self.cancelled():
+            raise BadRequest("the query was cancelled", code="query_cancelled")
+
+    def wait(self, done: threading.Event) -> None:
+        """Until something is done, or these limits are reached."""
+        if self.deadline is None and self.cancelled is None:
+            done.wait()
+            return
+        pause = 0.0
+        while not done.wait(pause):
+            self.check()
+            pause = _PAUSE if self.deadline is None else min(_PAUSE, max(0.0, self.deadline - time.monotonic()))
+
+
+UNLIMITED = Limits(pressing=False)
+UNHEARD = Limits(cancelled=lambda: not threading.main_thread().is_alive(), pressing=False)
+"""Of work whose asker may leave while others wait: it ends where the process does."""
+_CURRENT: ContextVar[Limits] = ContextVar("omnigraph_limits", default=UNLIMITED)
+
+
+def current() -> Limits:
+    """The limits of this thread's question."""
+    return _CURRENT.get()
+
+
+def check() -> None:
+    """See `Limits.check`."""
+    _CURRENT.get().check()
+
+
+def hold(limits: Limits) -> Token[Limits]:
+    """Let limits hold for this thread until `end`."""
+    return _CURRENT.set(limits)
+
+
+def end(token: Token[Limits]) -> None:
+    """The limits before are those again."""
+    _CURRENT.reset(token)
+
+
+@contextmanager
+def limited(limits: Limits) -> Iterator[None]:
+    """`hold` and `end` around a block of code."""
+    token = hold(limits)
+    try:
+        yield
+    finally:
+        end(token)
+
+
+def apart(work: Callable[[], T], size: int = _LONG) -> T:
+    """Do what can't be cut into blocks: on a thread of its own where its asker may have to leave before the end.
+
+    Whoever leaves is free at once; the call runs to its end unheard.
+
+    Args:
+        size: about how many rows it goes over.
+    """
+    limits = current()
+    if not limits.pressing or size < _LONG:
+        return work()
+    limits.check()
+    left = threading.Event()
+    call = Call(work, Limits(limits.deadline, left.is_set, pressing=False))
+    if not begin(call.run, "omnigraph-apart"):
+        return work()
+    try:
+        limits.wait(call.done)
+    finally:
+        left.set()
+    return call.value()
+
+
+def begin(run: Callable[[], None], name: str) -> bool:
+    """Run something on a new thread; whether there was one left."""
+    try:
+        threading.Thread(target=run, name=name).start()
+    except RuntimeError:
+        return False
+    return True
+
+
+class Call(Generic[T]):
+    """Work on some thread, and how it ended.
+
+    Args:
+        limits: those that hold for it.
+    """
+
+    def __init__(self, work: Callable[[], T], limits: Limits) -> None:
+        self._work = work
+        self._limits = limits
+        self._value: list[T] = []
+        self.error: BaseException | None = None
+        self.done = threading.Event()
+
+    def run(self) -> None:
+        """Do it."""
+        try:
+            with limited(self._limits):
+                self._value.append(self._work())
+        except BaseException as error:  # noqa: BLE001 - whoever waits hears of it
+            self.error = error
+        finally:
+            self.done.set()
+
+    def value(self) -> T:
+        """What came out; raises what it raised."""
+        if self.error is not None:
+            raise self.error
+        return self._value[0]
