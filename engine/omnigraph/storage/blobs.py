@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from typing import Any, Protocol, TypeAlias
 
 import lance
@@ -205,10 +205,11 @@ class StoredBlob:
     _dataset: lance.LanceDataset
     _column: str
     _row_id: int
+    _reading: Callable[[], AbstractContextManager[None]]
 
     def ranges(self) -> Callable[[int, int], bytes]:
         """A function (offset, length) → bytes that reads nothing else."""
-        with lance_errors(f"opening {self._column}"):
+        with self._reading():
             (file,) = self._dataset.take_blobs(self._column, ids=[self._row_id], buffer_size=0)
         if file is None:
             raise Internal(f"the Blob {self._column!r} has a size and no bytes")
@@ -217,21 +218,27 @@ class StoredBlob:
         def read(offset: int, length: int) -> bytes:
             if not length:
                 return b""
-            with lance_errors(f"reading {self._column}"):
+            with self._reading():
                 return bytes(found.read_range(offset, length))
 
         return read
 
 
-def stored_blob(dataset: lance.LanceDataset, column: str, row_id: int) -> StoredBlob | None:
-    """The Blob of one row, None where it is null. Reads its descriptor only."""
+def stored_blob(
+    dataset: lance.LanceDataset, column: str, row_id: int, reading: Callable[[], AbstractContextManager[None]]
+) -> StoredBlob | None:
+    """The Blob of one row, None where it is null. Reads its descriptor only.
+
+    Args:
+        reading: translates the errors of its later reads.
+    """
     with lance_errors(f"reading {column}"):
         found, null = _descriptors(dataset, column, pa.array([row_id], pa.uint64()))
         if null[0].as_py():
             return None
         address = int(dataset._take_rows([row_id], columns=["_rowaddr"]).column("_rowaddr")[0].as_py())
         size = int(found[0].as_py()["size"])
-        return StoredBlob(size, _identity(dataset, column, address), dataset, column, row_id)
+        return StoredBlob(size, _identity(dataset, column, address), dataset, column, row_id, reading)
 
 
 def _identity(dataset: lance.LanceDataset, column: str, address: int) -> str:
@@ -260,7 +267,7 @@ def digests(dataset: lance.LanceDataset, column: str, row_ids: Array) -> Array:
 
 
 def _digest_of_large(dataset: lance.LanceDataset, column: str, row_id: int) -> bytes:
-    blob = stored_blob(dataset, column, row_id)
+    blob = stored_blob(dataset, column, row_id, partial(lance_errors, f"reading {column}"))
     if blob is None:
         raise Internal(f"the Blob {column!r} has a size and no bytes")
     read, sha = blob.ranges(), hashlib.sha256()

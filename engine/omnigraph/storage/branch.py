@@ -13,7 +13,7 @@ from omnigraph.storage.announce import announced
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import drop_lineage, fork_lock
 from omnigraph.storage.layout import COMMITS, MAIN, MANIFEST, SCHEMA_LOCK, check_branch_name, lance_branch
-from omnigraph.storage.lineage import branch_names, parent_of
+from omnigraph.storage.lineage import branch_names, delete_recorded, parent_of
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.sweep import sweep
@@ -90,7 +90,7 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
         if not engine.manifest.exists(lineage):
             raise NotFound(f"branch {lineage!r} was deleted while {name!r} was made from it", details={"branch": name})
     except (NotFound, Conflict):
-        engine.store.latest(MANIFEST).branches.delete(name)
+        delete_recorded(engine.store, MANIFEST, name)
         engine.manifest.forget(name)
         raise
     if state.head.id != base.head.id:
@@ -191,8 +191,7 @@ def delete_branch(engine: Engine, name: str) -> BranchInfo:
             raise _busy(name, "can't be deleted while a write on it runs: wait for it, or run "
                         f"`omnigraph recover {engine.store.root.uri}` if none does")  # fmt: skip
         record = listed.get(name) or {}
-        with lance_errors(f"deleting branch {name}"):
-            engine.store.latest(MANIFEST).branches.delete(name)
+        delete_recorded(engine.store, MANIFEST, name)
         reach(Step.BRANCH_DELETED)
         engine.manifest.forget(name)
         _reclaim(engine, name, state)
@@ -253,7 +252,6 @@ def undo_branch(engine: Engine, made: BranchInfo) -> bool:
     with fork_lock(engine.store, exclusive=True) as held:
         if not held or engine.manifest.current(made.name).head.id != made.head.id:
             return False
-        with lance_errors(f"removing the unused branch {made.name}"):
-            engine.store.latest(MANIFEST).branches.delete(made.name)
+        delete_recorded(engine.store, MANIFEST, made.name)
         engine.manifest.forget(made.name)
         return True

@@ -31,7 +31,7 @@ from omnigraph.storage.layout import (
     STAGING,
     lance_branch,
 )
-from omnigraph.storage.lineage import branch_names, parent_of
+from omnigraph.storage.lineage import branch_names, created_at, parent_of
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.needed import Needed, locations_of, needed_now
 from omnigraph.storage.optimize import workers
@@ -309,9 +309,7 @@ def _orphan(engine: Engine, location: str, name: str) -> bool:
     state = engine.manifest.current(name)
     if any(ref.location == location and ref.branch == name for ref in state.tables.values()):
         return False
-    with lance_errors(f"listing the forks of {location}"):
-        record = engine.store.latest(location).branches.list().get(name)
-    return record is not None and time.time() - float(record["create_at"]) > UNFINISHED.total_seconds()
+    return time.time() - created_at(engine.store, location, name) > UNFINISHED.total_seconds()
 
 
 def _unused(

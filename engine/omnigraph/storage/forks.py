@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import lance
 
-from omnigraph.errors import Conflict
+from omnigraph.errors import Conflict, NotFound
 from omnigraph.storage.announce import announced
 from omnigraph.storage.files import LocalFiles, unlock
-from omnigraph.storage.layout import RECOVERY, lance_branch
-from omnigraph.storage.lineage import branch_names
+from omnigraph.storage.layout import MAIN, RECOVERY, lance_branch
+from omnigraph.storage.lineage import delete_recorded, parent_of, remove_tree
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.sidecar import Sidecars
 from omnigraph.storage.steps import Step, reach
@@ -72,33 +71,16 @@ def drop_lineage(store: Store, location: str, branch: str) -> None:
     Raises:
         Conflict: it is half made on an object store, where nothing tells that nobody is making it.
     """
+    if delete_recorded(store, location, branch):
+        return
+    if not isinstance(store.files, LocalFiles):
+        raise Conflict(
+            f"{location}/tree/{branch} was left half made by a killed write: remove that prefix and retry",
+            code="branch_half_made",
+            details={"location": location, "branch": branch},
+        )
     with lance_errors(f"deleting the unused branch {branch} of {location}"):
-        dataset = store.latest(location)
-        if branch in dataset.branches.list():
-            dataset.branches.delete(branch)
-            return
-        if not isinstance(store.files, LocalFiles):
-            raise Conflict(
-                f"{location}/tree/{branch} was left half made by a killed write: remove that prefix and retry",
-                code="branch_half_made",
-                details={"location": location, "branch": branch},
-            )
-        _remove_tree(store.files.path(f"{location}/tree/{branch}"), branch, branch_names(store, location))
-
-
-def _remove_tree(path: str, branch: str, names: Iterable[str]) -> None:
-    """Remove a branch's folder, but not the branches nested in it (the origin lets `a` and `a/b` live together)."""
-    nested = {name[len(branch) + 1 :].split("/")[0] for name in names if name.startswith(f"{branch}/")}
-    for entry in os.listdir(path):
-        if entry in nested:
-            continue
-        full = os.path.join(path, entry)
-        if os.path.isdir(full):
-            shutil.rmtree(full)
-        else:
-            os.unlink(full)
-    if not nested:
-        os.rmdir(path)
+        remove_tree(store, location, branch)
 
 
 def ensure_fork(store: Store, ref: TableRef, branch: str) -> lance.LanceDataset:
@@ -132,9 +114,10 @@ def ensure_fork(store: Store, ref: TableRef, branch: str) -> lance.LanceDataset:
 
 
 def _grew_from(store: Store, ref: TableRef, branch: str) -> bool:
-    with lance_errors(f"listing the forks of {ref.table_key}"):
-        listed = store.latest(ref.location).branches.list().get(branch)
-    return listed is not None and (listed["parent_branch"], listed["parent_version"]) == (ref.branch, ref.version)
+    try:
+        return parent_of(store, ref.location, branch) == (ref.branch or MAIN, ref.version)
+    except NotFound:
+        return False
 
 
 def clear_orphan(

@@ -17,9 +17,11 @@ from collections.abc import Callable
 import lance
 
 from omnigraph.errors import Conflict
+from omnigraph.storage.layout import MANIFEST
+from omnigraph.storage.lineage import branch_names, delete_recorded
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store
-from omnigraph.storage.translate import is_missing, lance_errors
+from omnigraph.storage.translate import lance_errors
 
 __all__ = ["CURRENT", "KEY", "STAMP", "check_known", "migrate", "refuse_unstable", "stamp_of"]
 
@@ -75,13 +77,8 @@ def _mark_key(store: Store, manifest: lance.LanceDataset) -> None:
 
 
 def _drop_runs(store: Store, manifest: lance.LanceDataset) -> None:
-    root = store.latest("__manifest")
-    for name in sorted(n for n in root.branches.list() if n.startswith("__run__")):
-        try:
-            root.branches.delete(name)
-        except (OSError, ValueError) as error:
-            if not is_missing(error):  # another process was quicker
-                raise
+    for name in sorted(n for n in branch_names(store, MANIFEST) if n.startswith("__run__")):
+        delete_recorded(store, MANIFEST, name)
         reach(Step.FORMAT_RUN_DELETED)
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import Internal, NotFound
 from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, migrate
 from omnigraph.storage.layout import MANIFEST, is_branch_path, lance_branch, table_path
-from omnigraph.storage.lineage import branch_names, parent_of, ref_file
+from omnigraph.storage.lineage import LISTINGS, branch_names, parent_of, ref_file
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
@@ -28,9 +28,6 @@ __all__ = [
     "manifest_table", "overlay", "pin_of",
     "registration_row", "state_from_rows", "tombstone_row", "version_row",
 ]  # fmt: skip
-
-LISTINGS = 20
-"""How often the branches are listed when one that was listed goes before it is read."""
 
 _MAX_U64 = 2**64 - 1
 _READ = ["object_type", "location", "metadata", "table_key", "table_version", "table_branch", "row_count"]

@@ -14,7 +14,7 @@ from ulid import ULID
 from omnigraph.errors import NotFound
 from omnigraph.storage.drift import neutral, operation_of
 from omnigraph.storage.engine import Engine
-from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.layout import MAIN, lance_branch
 from omnigraph.storage.manifest import pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.translate import lance_errors
@@ -89,31 +89,42 @@ def _named(engine: Engine, branch: str, ref: TableRef) -> bool:
     return pin_of(engine.manifest.current(branch).tables.get(ref.table_key)) != pin_of(ref)
 
 
-def repair(engine: Engine, branches: Sequence[str], *, confirm: bool, force: bool, actor: str | None) -> RepairReport:
+def repair(engine: Engine, branch: str | None, *, confirm: bool, force: bool, actor: str | None) -> RepairReport:
     """Look for drift, and publish what may be.
 
     Args:
+        branch: None: all of them.
         confirm: publish drift that changes no row; without it nothing is written.
         force: with `confirm`, publish the rest too.
 
     Raises:
         Conflict: a table moved meanwhile; what other branches published stays.
     """
-    tables: list[Drift] = []
-    commits: list[CommitInfo] = []
-    for branch in branches:
-        with engine.queued(branch, engine.manifest.current(branch).tables):
-            state = engine.manifest.current(branch)
-            own = [ref for ref in state.tables.values() if ref.branch == lance_branch(branch)]
-            found = [d for ref in own if (d := drift_of(engine, branch, ref)) is not None]
-            chosen = {d.table_key for d in found if d.kind == "NoRowChanged" or (force and d.kind == "MayChangeRows")}
-            if confirm and chosen:
-                refs = [ref for ref in own if ref.table_key in chosen]
-                commits.append(_publish(engine, branch, refs, {d.table_key: d.head for d in found}, actor))
-            for drift in found:
-                action = "none" if not confirm else "published" if drift.table_key in chosen else "refused"
-                tables.append(replace(drift, action=action))
-    return RepairReport(tuple(tables), tuple(commits))
+    if branch is not None:
+        return _repair(engine, branch, confirm, force, actor)
+    done = []
+    for name in (MAIN, *sorted(n for n in engine.manifest.names() if not n.startswith("__"))):
+        try:
+            done.append(_repair(engine, name, confirm, force, actor))
+        except NotFound:
+            if engine.manifest.exists(name):
+                raise
+            # deleted since it was listed
+    return RepairReport(tuple(t for r in done for t in r.tables), tuple(c for r in done for c in r.commits))
+
+
+def _repair(engine: Engine, branch: str, confirm: bool, force: bool, actor: str | None) -> RepairReport:
+    with engine.queued(branch, engine.manifest.current(branch).tables):
+        state = engine.manifest.current(branch)
+        own = [ref for ref in state.tables.values() if ref.branch == lance_branch(branch)]
+        found = [d for ref in own if (d := drift_of(engine, branch, ref)) is not None]
+        chosen = {d.table_key for d in found if d.kind == "NoRowChanged" or (force and d.kind == "MayChangeRows")}
+        commits: tuple[CommitInfo, ...] = ()
+        if confirm and chosen:
+            refs = [ref for ref in own if ref.table_key in chosen]
+            commits = (_publish(engine, branch, refs, {d.table_key: d.head for d in found}, actor),)
+    actions = ["none" if not confirm else "published" if d.table_key in chosen else "refused" for d in found]
+    return RepairReport(tuple(replace(d, action=a) for d, a in zip(found, actions, strict=True)), commits)
 
 
 def _publish(

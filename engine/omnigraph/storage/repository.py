@@ -108,6 +108,7 @@ class Repository:
         return Snapshot(self.engine, self._state(branch, at))
 
     def _state(self, branch: str, at: At) -> ManifestState:
+        self.engine.store.check_process()
         manifest = self.engine.manifest
         if at is None:
             return manifest.current(branch)
@@ -345,8 +346,7 @@ class Repository:
         """Look at heads ahead of what is published, and publish them on demand. See `omnigraph.storage.repair`."""
         if confirm:
             self._writable()
-        chosen = [b.name for b in self.branches()] if branch is None else [branch]
-        return repair(self.engine, chosen, confirm=confirm, force=force, actor=actor)
+        return repair(self.engine, branch, confirm=confirm, force=force, actor=actor)
 
     def working_folders(self) -> list[str]:
         """Names in `__staging` of a folder: what loads that run, or were killed, have laid down."""
@@ -368,5 +368,6 @@ class Repository:
         return self.engine.sidecars.names()
 
     def _writable(self) -> None:
+        self.engine.store.check_process()
         if self.read_only:
             raise Forbidden(f"{self.uri} is opened for reading only", code="read_only")

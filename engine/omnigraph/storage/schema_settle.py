@@ -12,7 +12,7 @@ from omnigraph.errors import NotFound, OmniGraphError
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import drop_lineage
 from omnigraph.storage.layout import MAIN, MANIFEST, MARK, SCHEMA_LOCK
-from omnigraph.storage.lineage import branch_names
+from omnigraph.storage.lineage import branch_names, delete_recorded
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.schemas import (
     clear_staged,
@@ -78,12 +78,7 @@ def drop_lock(engine: Engine, own: str | None = None) -> None:
     """Remove the lock, unless another schema apply may hold it."""
     if SCHEMA_LOCK not in branch_names(engine.store, MANIFEST) or applies(engine, own):
         return
-    with lance_errors("removing the lock of schema applies"):
-        try:
-            engine.store.latest(MANIFEST).branches.delete(SCHEMA_LOCK)
-        except (OSError, ValueError):
-            if engine.manifest.exists(SCHEMA_LOCK):
-                raise
+    delete_recorded(engine.store, MANIFEST, SCHEMA_LOCK)
     engine.manifest.forget(SCHEMA_LOCK)
     reach(Step.SCHEMA_UNLOCKED)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property, partial
 from typing import Any
 
 import lance
@@ -121,7 +122,7 @@ class Snapshot:
         Args:
             filter: a Lance SQL condition or a pyarrow expression.
         """
-        with lance_errors(f"reading {table_key}"):
+        with self._reading(table_key):
             rows: pa.Table = self._scanner(table_key, columns, filter, limit).to_table()
         return rows
 
@@ -129,9 +130,25 @@ class Snapshot:
         self, table_key: str, columns: Sequence[str] | None = None, filter: Filter = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
         """As `scan`, batch by batch."""
-        with lance_errors(f"reading {table_key}"):
+        with self._reading(table_key):
             reader: pa.RecordBatchReader = self._scanner(table_key, columns, filter, limit).to_reader()
-        return reader
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with self._reading(table_key):
+                yield from reader
+
+        return pa.RecordBatchReader.from_batches(reader.schema, batches())
+
+    @contextmanager
+    def _reading(self, table_key: str, doing: str = "reading") -> Iterator[None]:
+        """Lance's errors as ours; a file that is missing because cleanup removed the version is told as that."""
+        try:
+            with lance_errors(f"{doing} {table_key}"):
+                yield
+        except NotFound as error:
+            if error.code == "storage_not_found":
+                self._engine.store.check_version(self.ref(table_key), error)
+            raise
 
     def _scanner(
         self, table_key: str, columns: Sequence[str] | None, filter: Filter, limit: int | None
@@ -146,14 +163,14 @@ class Snapshot:
 
     def indexed_rows(self, table_key: str, column: str) -> int:
         """How many of the table's rows a BTREE index of the column covers; about, where rows went since."""
-        with lance_errors(f"reading the indices of {table_key}"):
+        with self._reading(table_key, "reading the indices of"):
             found = self.dataset(table_key).describe_indices()
         covered = [i.num_rows_indexed for i in found if list(i.field_names) == [column] and i.index_type == "BTree"]
         return int(max(covered, default=0))
 
     def file_names(self, table_key: str) -> frozenset[str]:
         """The files its rows are made of; equal names are equal rows."""
-        with lance_errors(f"reading the files of {table_key}"):
+        with self._reading(table_key, "reading the files of"):
             return file_names(self.dataset(table_key))
 
     def row_changes(self, table_key: str, old: TableRef, files: frozenset[str], *, most: int) -> RowChanges | None:
@@ -162,7 +179,7 @@ class Snapshot:
 
     def words_index(self, table_key: str, column: str) -> str | None:
         """The name of the index a word search of the column asks; None where none cuts texts as ours do."""
-        with lance_errors(f"reading the indices of {table_key}"):
+        with self._reading(table_key, "reading the indices of"):
             found = text_index(self.dataset(table_key), column)
         return None if found is None else str(found.name)
 
@@ -172,7 +189,7 @@ class Snapshot:
         """Row ids of rows of a filter with one of the words, or all of them: at most `most`, the newest included."""
         operator = FullTextOperator.AND if every else FullTextOperator.OR
         query = MatchQuery(" ".join(words), column, operator=operator)
-        with lance_errors(f"searching {table_key}"):
+        with self._reading(table_key, "searching"):
             scanner = self.dataset(table_key).scanner(
                 columns=["_rowid"],
                 full_text_query=query,
@@ -186,7 +203,7 @@ class Snapshot:
 
     def vector_index(self, table_key: str, column: str) -> str | None:
         """The index a search of the column's vectors asks, as its kind and name; None where none is for cosine."""
-        with lance_errors(f"reading the indices of {table_key}"):
+        with self._reading(table_key, "reading the indices of"):
             found = vector_index(self.dataset(table_key), column)
         return None if found is None else f"{found.index_type} {found.name}"
 
@@ -212,7 +229,7 @@ class Snapshot:
             "minimum_nprobes": 20,
             "refine_factor": 4,
         }
-        with lance_errors(f"searching {table_key}"):
+        with self._reading(table_key, "searching"):
             scanner = self.dataset(table_key).scanner(
                 columns=[*columns, "_distance"], nearest=nearest, filter=filter, prefilter=True, with_row_id=True
             )
@@ -221,7 +238,7 @@ class Snapshot:
 
     def fragment_rows(self, table_key: str, numbers: Collection[int], columns: Sequence[str]) -> pa.Table:
         """The rows of some of the table's data fragments, by their numbers."""
-        with lance_errors(f"reading {table_key}"):
+        with self._reading(table_key):
             dataset = self.dataset(table_key)
             chosen = [dataset.get_fragment(number) for number in numbers]
             rows: pa.Table = dataset.scanner(columns=list(columns), fragments=chosen).to_table()
@@ -238,7 +255,7 @@ class Snapshot:
         ids = row_ids if isinstance(row_ids, pa.Array) else pa.array(np.asarray(row_ids, dtype=np.uint64))
         if not len(ids):
             return self.scan(table_key, columns, limit=0)
-        with lance_errors(f"reading rows of {table_key}"):
+        with self._reading(table_key, "reading rows of"):
             rows: pa.Table = self.dataset(table_key)._take_rows(ids.to_pylist(), columns=list(columns))
         if rows.num_rows != len(ids):
             # Lance leaves unknown ids out without a word, and the rest would move up.
@@ -254,23 +271,28 @@ class Snapshot:
             NotFound: a row id isn't in this version.
             BadRequest: a Blob lies outside the graph.
         """
-        return pa.array(read_bytes(self.dataset(table_key), column, _row_ids(row_ids)), pa.large_binary())
+        with self._reading(table_key):
+            return pa.array(read_bytes(self.dataset(table_key), column, _row_ids(row_ids)), pa.large_binary())
 
     def blob_sizes(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
         """Bytes of each Blob (int64), null where there is none; no bytes are read."""
-        return stored_sizes(self.dataset(table_key), column, _row_ids(row_ids))
+        with self._reading(table_key):
+            return stored_sizes(self.dataset(table_key), column, _row_ids(row_ids))
 
     def blob_digests(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
         """SHA-256 of each Blob (binary), null where there is none, in bounded memory."""
-        return digests(self.dataset(table_key), column, _row_ids(row_ids))
+        with self._reading(table_key):
+            return digests(self.dataset(table_key), column, _row_ids(row_ids))
 
     def check_blobs(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> int:
         """Read the last byte of each Blob, and say how many there are; raises where one isn't there."""
-        return check_ends(self.dataset(table_key), column, _row_ids(row_ids))
+        with self._reading(table_key):
+            return check_ends(self.dataset(table_key), column, _row_ids(row_ids))
 
     def blob(self, table_key: str, column: str, row_id: int) -> StoredBlob | None:
         """One Blob, to be read by ranges; None where it is null."""
-        return stored_blob(self.dataset(table_key), column, row_id)
+        with self._reading(table_key):
+            return stored_blob(self.dataset(table_key), column, row_id, partial(self._reading, table_key))
 
     def blob_nulls(self, table_key: str, rows: pa.RecordBatch | pa.Table, column: str) -> pa.Array[Any]:
         """Which rows of a scan have no Blob in the column."""
@@ -283,7 +305,7 @@ class Snapshot:
         """Rows of a table, all or those that a filter keeps."""
         if filter is None:
             return self.ref(table_key).row_count
-        with lance_errors(f"counting rows of {table_key}"):
+        with self._reading(table_key, "counting rows of"):
             if isinstance(filter, str):
                 return int(self.dataset(table_key).count_rows(filter))
             return int(self.dataset(table_key).scanner(columns=[], filter=filter, with_row_id=True).to_table().num_rows)

@@ -11,7 +11,7 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from omnigraph.errors import NotFound
+from omnigraph.errors import BadRequest, NotFound
 from omnigraph.storage.files import Files, LocalFiles, files_of
 from omnigraph.storage.layout import MARK, lance_branch
 from omnigraph.storage.relocate import Moved, is_moved
@@ -40,10 +40,21 @@ class Store:
         self.read_only = read_only
         self.files: Files = files_of(root)
         self.session = lance.Session()
+        self._pid = os.getpid()
         self._pinned: OrderedDict[tuple[Any, ...], lance.LanceDataset] = OrderedDict()
         self._lock = threading.Lock()
         self._moved: Moved | None = None
         self._listed: dict[str, tuple[int, int]] = {}  # folder of versions → the newest, the folder's change then
+
+    def check_process(self) -> None:
+        """Raise BadRequest in a child forked since: a lock that a thread of the parent held stays locked in it."""
+        if self._pid != os.getpid():
+            raise BadRequest(
+                f"{self.root.uri} was opened by the process that this one was forked from, and threads and locks "
+                "don't survive a fork: open the graph again in this process, or start processes with `spawn` "
+                '(multiprocessing.get_context("spawn"))',
+                code="forked_process",
+            )
 
     def path(self, location: str, branch: str | None = None) -> str:
         """A dataset's URI. A branch is opened at its own tree: a handle from checkout_version would write to main."""
@@ -118,6 +129,7 @@ class Store:
         Raises:
             NotFound: cleanup has removed that version.
         """
+        self.check_process()
         key = (ref.location, ref.branch, ref.version, ref.stamp)
         with self._lock:
             handle = self._pinned.get(key)
@@ -134,13 +146,14 @@ class Store:
         self.remember(ref, handle)
         return handle
 
-    def check_version(self, ref: TableRef) -> None:
+    def check_version(self, ref: TableRef, cause: Exception | None = None) -> None:
         """Raise NotFound (`version_removed`) unless the version is there, whatever handle of it is still kept."""
         try:
             self._open(ref.location, ref.branch, ref.version)
         except (ValueError, OSError) as error:
             if is_missing(error):
-                raise _removed(ref) from error
+                self.forget(ref.location, ref.branch, [ref.version])
+                raise _removed(ref) from cause or error
             with lance_errors(f"opening {ref.table_key} at version {ref.version}"):
                 raise
 
@@ -160,6 +173,7 @@ class Store:
                     del self._pinned[key]
 
     def _open(self, location: str, branch: str | None, version: int | None) -> lance.LanceDataset:
+        self.check_process()
         handle = self._dataset(self.path(location, branch), version)
         if lance_branch(branch) is None or not is_moved(self.root, location, handle):
             return handle

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,7 +18,7 @@ from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind
 from omnigraph.storage.commit import _Write
 from omnigraph.storage.forks import fork_lock
-from omnigraph.storage.lineage import branch_names, parent_of
+from omnigraph.storage.lineage import branch_names, parent_of, ref_file
 from omnigraph.write import merge
 
 SCHEMA = "node P {\n    name: String @key\n    age: I64?\n}\nnode Q {\n    name: String @key\n}\n"
@@ -263,7 +264,7 @@ def test_a_lock_does_not_live_on_in_a_child_forked_while_it_was_held(repository:
         os.close(waiting)
 
 
-def test_branches_are_listed_while_others_come_and_go(repository: Repository) -> None:
+def test_branches_are_listed_made_and_deleted_while_others_come_and_go(repository: Repository) -> None:
     stop = threading.Event()
 
     def churn(name: str) -> None:
@@ -279,7 +280,41 @@ def test_branches_are_listed_while_others_come_and_go(repository: Repository) ->
         try:
             for _ in range(400):
                 assert repository.engine.manifest.branches().keys() <= {"one", "two"}
+            for _ in range(20):
+                repository.create_branch("three")
+                repository.delete_branch("three")
+                assert not Path(repository.uri, "__manifest/tree/three").exists()
+                assert repository.repair().tables == ()
         finally:
             stop.set()
         for each in running:
             each.result()
+
+
+@pytest.mark.parametrize("lost", ["before", "between"])
+def test_a_deletion_during_which_another_branch_goes_is_whole(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    """Lance reads the records of all branches before it removes this one's, and again before it removes its files."""
+    repository.create_branch("dev")
+    put(repository, "dev", "b")
+    kind = type(repository.engine.store.latest("__manifest").branches)
+    delete, failed = kind.delete, []
+
+    def fail_once(branches: Any, name: str) -> None:
+        if failed:
+            delete(branches, name)
+            return
+        failed.append(name)
+        if lost == "between":
+            Path(repository.uri, ref_file("__manifest", name)).unlink()
+        raise OSError("Not found: g/__manifest/_refs/branches/other.json")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "delete", fail_once)
+        repository.delete_branch("dev")
+    assert failed == ["dev"]
+    assert forks(repository) == set()
+    repository.create_branch("dev")
+    put(repository, "dev", "c")
+    assert ids(repository.snapshot("dev")) == ["a", "c"]
