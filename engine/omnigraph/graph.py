@@ -22,15 +22,14 @@ from omnigraph import read, write
 from omnigraph.errors import BadRequest, Conflict
 from omnigraph.query import bind_params, compile_query
 from omnigraph.query.ir import CompiledQuery, ResultColumn
-from omnigraph.schema import MigrationPlan, compile_schema, plan_migration
-from omnigraph.schema.catalog import Catalog
-from omnigraph.storage import At, BranchInfo, CommitInfo, Repository, Snapshot, SweepReport
+from omnigraph.storage import At, CommitInfo, Repository, Snapshot
 from omnigraph.texts import text_and_name
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
     from omnigraph.read import Blob
-    from omnigraph.storage import CleanupReport, OptimizeReport, RepairReport
+    from omnigraph.schema import Catalog, MigrationPlan
+    from omnigraph.storage import BranchInfo, CleanupReport, OptimizeReport, RepairReport, SweepReport
     from omnigraph.write import (
         Diff,
         EmbedProgress,
@@ -217,6 +216,8 @@ class Schema:
             LanguageError: the schema was refused.
             NotFound: no such branch.
         """
+        from omnigraph.schema import compile_schema
+
         text, file = text_and_name(schema, "schema.pg")
         return _planned(self._repository.snapshot(branch), compile_schema(text, file=file), allow_data_loss)
 
@@ -249,6 +250,8 @@ class Schema:
                 under way, or the branch moved; `retryable` says whether to try again.
             NotFound: no such branch.
         """
+        from omnigraph.schema import compile_schema
+
         text, file = text_and_name(schema, "schema.pg")
         catalog = compile_schema(text, file=file)
         snapshot = self._repository.snapshot(branch)
@@ -297,6 +300,8 @@ class Graph:
             LanguageError: the schema was refused.
             Conflict: there is a graph already.
         """
+        from omnigraph.schema import compile_schema
+
         text, file = text_and_name(schema, "schema.pg")
         catalog = compile_schema(text, file=file)
         return cls(Repository.create(str(uri), catalog, actor=actor, operation_id=operation_id), actor=actor)
@@ -765,6 +770,8 @@ class Graph:
 
 
 def _planned(snapshot: Snapshot, catalog: Catalog, allow_data_loss: bool) -> MigrationPlan:
+    from omnigraph.schema import plan_migration
+
     return plan_migration(
         snapshot.schema_ir,
         catalog,

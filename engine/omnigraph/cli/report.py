@@ -22,9 +22,9 @@ TERMINATION_LOG = Path("/dev/termination-log")
 
 def fresh_id() -> str:
     """A new operation id."""
-    from ulid import ULID
+    from omnigraph.ulids import new_ulid
 
-    return str(ULID())
+    return new_ulid()
 
 
 def sweep(mode: str, outcomes: Sequence[Mapping[str, Any]], pending: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

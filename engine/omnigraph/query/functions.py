@@ -14,7 +14,6 @@ from omnigraph.query.operators import arithmetic, contains
 from omnigraph.query.scope import Refused, did_you_mean
 from omnigraph.query.unify import FLOATS, TEXTS, Given, any_nullable, conversion, shown, unify
 from omnigraph.schema.catalog import INTEGERS, NUMBERS, SCALARS, Type
-from omnigraph.schema.regex import refuse_regex
 
 __all__ = ["FUNCTIONS", "call"]
 
@@ -114,6 +113,8 @@ def _matches(node: ast.CallExpr, arguments: Arguments) -> Expr:
         raise Refused(
             "T32", "`matches` takes its pattern as a literal text", pattern.place, 'as in matches(s, "[a-z]+")'
         )
+    from omnigraph.schema.regex import refuse_regex  # few queries have one
+
     reason = refuse_regex(pattern.expr.value)
     if reason is not None:
         raise Refused("T32", f"this pattern can't be used: {reason}", pattern.place)

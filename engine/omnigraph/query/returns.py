@@ -9,7 +9,6 @@ from itertools import pairwise
 from omnigraph.query import ast
 from omnigraph.query.aggregates import grouped_columns
 from omnigraph.query.expressions import check
-from omnigraph.query.format import plain_words
 from omnigraph.query.ir import Aggregate, Distinct, Expr, Operator, Project, ResultColumn
 from omnigraph.query.scope import Refused, Scope
 
@@ -93,4 +92,6 @@ def _default_name(item: ast.Item, scope: Scope) -> str:
             return f"{var}.{name.text}"
         case ast.VarRef(name) if text.startswith("$"):
             return name
+    from omnigraph.query.format import plain_words  # the formatter, for the few columns that have no plain name
+
     return plain_words(text)

@@ -1,10 +1,17 @@
 """Reads: a compiled query over one pinned snapshot, to an Arrow table, to what a person or program wants to see."""
 
-from omnigraph.read.blob import Blob, open_blob
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from omnigraph.deferred import deferred
 from omnigraph.read.entity import entity, plain_rows
 from omnigraph.read.execute import execute, explain
-from omnigraph.read.frames import library, networkx_graph
 from omnigraph.read.render import FORMATS, html_table, json_rows, render
+
+if TYPE_CHECKING:
+    from omnigraph.read.blob import Blob, open_blob
+    from omnigraph.read.frames import library, networkx_graph
 
 __all__ = [
     "FORMATS",
@@ -20,3 +27,17 @@ __all__ = [
     "plain_rows",
     "render",
 ]
+
+__getattr__ = deferred(
+    __name__,
+    {
+        "blob": (
+            "Blob",
+            "open_blob",
+        ),
+        "frames": (
+            "library",
+            "networkx_graph",
+        ),
+    },
+)

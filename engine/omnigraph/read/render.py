@@ -6,7 +6,6 @@ On the wire dates are ISO 8601, DateTime ends in `Z`, and a 64-bit integer that 
 
 from __future__ import annotations
 
-import html
 import json
 import math
 import sys
@@ -180,6 +179,8 @@ def _rich(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
 
 def html_table(table: pa.Table, columns: Sequence[ResultColumn], limit: int = 50) -> str:
     """The first rows as an HTML table, for notebooks."""
+    import html  # what only notebooks need
+
     head = "".join(f"<th>{html.escape(c.name)}</th>" for c in columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{html.escape(_shown(v))}</td>" for v in row.values()) + "</tr>"

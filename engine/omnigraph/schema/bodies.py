@@ -11,7 +11,6 @@ from omnigraph.schema.annotations import Refuser
 from omnigraph.schema.catalog import INTEGERS, NUMBERS, Check, Property, Range, Type
 from omnigraph.schema.grammar import nearest_name
 from omnigraph.schema.literals import BOUNDS
-from omnigraph.schema.regex import refuse_regex
 from omnigraph.schema.types import REFUSED
 
 __all__ = ["Columns", "check_defaults", "check_of", "columns_of", "empty_together", "range_of"]
@@ -102,6 +101,8 @@ def check_of(refuser: Refuser, node: ast.CheckNode, known: Mapping[str, Type], b
     type_ = _find(refuser, node.column, known)
     if type_ is not None and type_.base != REFUSED and (type_.base != "String" or type_.list):
         refuser.refuse("S06", f"`@check` is for String; `{node.column.text}` is {type_}", node.column.place)
+    from omnigraph.schema.regex import refuse_regex  # few schemas have one
+
     problem = refuse_regex(node.pattern.value)
     if problem:
         refuser.refuse("S06", f"this regular expression is refused: {problem}", node.pattern.place)

@@ -17,7 +17,6 @@ import itertools
 import os
 import re
 import sys
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -315,6 +314,8 @@ def _read_cache(path: Path) -> io.BytesIO | None:
 
 def _write_cache(path: Path, payload: bytes) -> None:
     """Store by rename, so that readers see a whole file or none. A folder that can't be written is no error."""
+    import tempfile
+
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)

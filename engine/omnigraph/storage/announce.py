@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
-from ulid import ULID
-
 from omnigraph.errors import NotFound
 from omnigraph.storage.layout import CLEANUP
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store
+from omnigraph.ulids import new_ulid, ulid_seconds
 
 __all__ = ["announced", "announcing"]
 
@@ -34,12 +33,12 @@ def announcing(store: Store, doomed: Mapping[Lineage, Sequence[int]]) -> Iterato
         yield
         return
     for name in _notices(store):  # also where nothing is doomed: a killed cleanup may have removed all it announced
-        if time.time() - ULID.from_str(name).timestamp > NOTICE_SECONDS:
+        if time.time() - ulid_seconds(name) > NOTICE_SECONDS:
             store.files.delete(f"{CLEANUP}/{name}.json")
     if not doomed:
         yield
         return
-    file = f"{CLEANUP}/{ULID()}.json"
+    file = f"{CLEANUP}/{new_ulid()}.json"
     body = [[location, branch, list(versions)] for (location, branch), versions in doomed.items()]
     store.files.write(file, json.dumps({"removing": body}).encode())
     reach(Step.CLEANUP_ANNOUNCED)
@@ -67,5 +66,7 @@ def _notices(store: Store) -> list[str]:
     out = []
     for file in store.files.list(CLEANUP):
         with suppress(ValueError):
-            out.append(str(ULID.from_str(file.removesuffix(".json"))))
+            name = file.removesuffix(".json")
+            ulid_seconds(name)
+            out.append(name)
     return out

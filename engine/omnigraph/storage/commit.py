@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import lance
-from ulid import ULID
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError
 from omnigraph.storage.change import apply, stage
@@ -26,6 +25,7 @@ from omnigraph.storage.sweep import heal, observe, roll_back
 from omnigraph.storage.tail import join_tail
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef
+from omnigraph.ulids import new_ulid
 
 __all__ = ["commit", "settle_drift"]
 
@@ -51,14 +51,14 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
     with engine.queued(branch, keys):
         heal(engine, branch)
         state = engine.manifest.current(branch)
-        name = operation_id or str(ULID())
+        name = operation_id or new_ulid()
         if operation_id and not staging.fresh:
             done = engine.history.find_operation(branch, operation_id, state.head)
             if done is not None:
                 engine.history.fill_gap(state.head, branch)
                 return done
             if engine.history.find_recovery(branch, name, state.head) is not None:
-                name = str(ULID())  # an attempt of this name was rolled back: a sweep must not take ours for it
+                name = new_ulid()  # an attempt of this name was rolled back: a sweep must not take ours for it
         pins = {key: pin_of(base.tables.get(key)) for key in (*keys, *staging.reads)}
         schema_hash = Snapshot(engine, base).schema_hash
         check_expected(state, pins, schema_hash)
@@ -96,7 +96,7 @@ def _publish_merge(
     engine: Engine, staging: Staging, pins: dict[str, Pin | None], schema_hash: str | None, operation_id: str
 ) -> CommitInfo:
     """A merge that changes no row: its commit only says that the other side is in. No table moves, so no sidecar."""
-    draft = CommitDraft(str(ULID()), staging.actor, operation_id, None, merged_parent=staging.merged_parent)
+    draft = CommitDraft(new_ulid(), staging.actor, operation_id, None, merged_parent=staging.merged_parent)
     return publish(
         engine.manifest,
         engine.history,
@@ -236,7 +236,7 @@ class _Write:
             for key, ref in self.refs.items()
         ]
         draft = CommitDraft(
-            str(ULID()),
+            new_ulid(),
             self.staging.actor,
             self.sidecar.operation_id,
             None,

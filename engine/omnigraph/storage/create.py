@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 import lance
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.errors import Conflict
 from omnigraph.schema.catalog import Catalog
@@ -23,6 +22,7 @@ from omnigraph.storage.store import Store, create_dataset
 from omnigraph.storage.sweep import follow_head
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
+from omnigraph.ulids import new_ulid
 
 __all__ = ["create_graph", "made_by"]
 
@@ -47,7 +47,7 @@ def create_graph(engine: Engine, catalog: Catalog, actor: str | None, operation_
     write_schema(store.files, catalog, ir)
     reach(Step.CREATE_SCHEMA_WRITTEN)
     commit = CommitInfo(
-        id=str(ULID()),
+        id=new_ulid(),
         branch=MAIN,
         manifest_version=1,
         parents=(),

@@ -6,7 +6,6 @@ import contextlib
 import fcntl
 import os
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -86,6 +85,8 @@ class LocalFiles:
         """Delete a folder and all in it; one that isn't there is gone already."""
         with lance_errors(f"deleting {self.path(name)}"):
             try:
+                import shutil
+
                 shutil.rmtree(self.path(name))
             except FileNotFoundError:
                 return
@@ -104,6 +105,8 @@ class LocalFiles:
                 except OSError as error:
                     if isinstance(error, FileNotFoundError):
                         raise
+                    import shutil
+
                     shutil.copyfile(self.path(source), temporary)  # the file system has no links
                     handle = os.open(temporary, os.O_RDONLY)
                     try:
@@ -215,6 +218,8 @@ def working_folder(path: str) -> Iterator[None]:
     try:
         yield
     finally:
+        import shutil
+
         shutil.rmtree(path, ignore_errors=True)
         unlock(handle)
 
@@ -256,6 +261,8 @@ def _lock_folder(path: str) -> int | None:
 
 def _remove(path: str) -> None:
     if os.path.isdir(path):
+        import shutil
+
         shutil.rmtree(path)
     else:
         os.unlink(path)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import lance
-from ulid import ULID
 
 from omnigraph.errors import ExpectedVersionMismatch
 from omnigraph.storage.commit import settle_drift
@@ -23,6 +22,7 @@ from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text
 from omnigraph.storage.sweep import heal
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
+from omnigraph.ulids import new_ulid
 
 __all__ = ["IndexReport", "build_indices", "index_name"]
 
@@ -73,9 +73,9 @@ def build_indices(
             done = engine.history.find_operation(branch, check_operation_id(operation_id), state.head)
             if done is not None:
                 return IndexReport((), done)
-        name = operation_id or str(ULID())
+        name = operation_id or new_ulid()
         if engine.history.find_recovery(branch, name, state.head) is not None:
-            name = str(ULID())
+            name = new_ulid()
         refs: dict[str, TableRef] = {}
         waiting: list[dict[str, Any]] = []
         for key in columns:
@@ -134,7 +134,7 @@ def _build(
                     dataset = ensure_fork(engine.store, ref, branch)
                 built += _index_table(key, dataset, columns[key], own=own)
             heads = [_settled_head(engine, branch, ref) for ref in refs.values()]
-            draft = CommitDraft(str(ULID()), actor, operation_id, None)
+            draft = CommitDraft(new_ulid(), actor, operation_id, None)
             commit = publish(
                 engine.manifest,
                 engine.history,

@@ -18,7 +18,6 @@ from typing import Any
 import lance
 import pyarrow.compute as pc
 from lance.optimize import Compaction
-from ulid import ULID
 
 from omnigraph.errors import BadRequest, Conflict, ExpectedVersionMismatch, OmniGraphError
 from omnigraph.storage.blobs import is_blob, marks_nulls, null_mask
@@ -35,6 +34,7 @@ from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.sweep import heal
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
+from omnigraph.ulids import new_ulid
 
 __all__ = ["OptimizeReport", "TableOptimized", "optimize", "workers"]
 
@@ -130,9 +130,9 @@ def optimize(
     lineage = lance_branch(branch)
     if operation_id:
         commit = engine.history.find_operation(branch, check_operation_id(operation_id), state.head)
-    name = operation_id or str(ULID())
+    name = operation_id or new_ulid()
     if commit is None and engine.history.find_recovery(branch, name, state.head) is not None:
-        name = str(ULID())  # an attempt of this name was settled without moving anything
+        name = new_ulid()  # an attempt of this name was settled without moving anything
     waiting = []
     for key, ref in sorted(state.tables.items()):
         if ref.branch == lineage:
@@ -148,7 +148,7 @@ def optimize(
             again, made = _round(engine, branch, waiting, name, operation_id or name, actor, pool, done, notice)
             commit = made or commit
             if again and made is not None:
-                name = operation_id = str(ULID())
+                name = operation_id = new_ulid()
             if again and attempt + 1 < ROUNDS:
                 heal(engine, branch)
             waiting = again
@@ -323,7 +323,7 @@ def _commit(
     held = engine.sidecars.write(sidecar)
     try:
         touched = [job for job in jobs if _compact(job)]
-        commit = _publish(engine, branch, touched, CommitDraft(str(ULID()), actor, operation_id, None))
+        commit = _publish(engine, branch, touched, CommitDraft(new_ulid(), actor, operation_id, None))
     except BaseException:
         held.release()  # nothing to undo: a sweep rolls forward what was compacted
         raise
@@ -367,7 +367,7 @@ def _publish(engine: Engine, branch: str, jobs: list[_Job], draft: CommitDraft) 
                     already=partial(_published, engine, branch, draft.operation_id),
                 )
                 # What is still ahead (a sweep of another process may have published a part) goes into another commit.
-                draft = CommitDraft(str(ULID()), draft.actor, None, None)
+                draft = CommitDraft(new_ulid(), draft.actor, None, None)
                 continue
             except ExpectedVersionMismatch:
                 if time.monotonic() > deadline:

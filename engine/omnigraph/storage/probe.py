@@ -6,12 +6,12 @@ import logging
 
 import lance
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.errors import OmniGraphError, Unavailable
 from omnigraph.storage.files import RemoteFiles
 from omnigraph.storage.store import Store, create_dataset
 from omnigraph.storage.translate import is_commit_race, lance_errors
+from omnigraph.ulids import new_ulid
 
 __all__ = ["refuse_lossy"]
 
@@ -29,7 +29,7 @@ def refuse_lossy(store: Store) -> None:
     files = store.files
     if not isinstance(files, RemoteFiles):
         return
-    name = f"__probe-{ULID()}"
+    name = f"__probe-{new_ulid()}"
     try:
         with lance_errors(f"trying the store of {store.root.uri}"):
             stale = create_dataset(store, name, _ROWS)

@@ -13,14 +13,17 @@ from __future__ import annotations
 
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 import lance
 
 from omnigraph.errors import Conflict, Internal
 from omnigraph.storage.files import Files, LocalFiles
 from omnigraph.storage.uri import Root
+
+if TYPE_CHECKING:
+    import tempfile
 
 __all__ = ["Moved", "base_at", "is_moved", "rewritten"]
 
@@ -64,6 +67,8 @@ class Moved:
                 code="graph_moved",
             )
         if self._folder is None:
+            import tempfile
+
             self._folder = tempfile.TemporaryDirectory(prefix="omnigraph-")
         target = os.path.join(self._folder.name, tree)
         os.makedirs(os.path.join(target, "_versions"), exist_ok=True)

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ulid import ULID
-
 from omnigraph.errors import NotFound
 from omnigraph.storage.drift import neutral, operation_of
 from omnigraph.storage.engine import Engine
@@ -19,6 +17,7 @@ from omnigraph.storage.manifest import pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
+from omnigraph.ulids import new_ulid
 
 __all__ = ["Drift", "RepairReport", "drift_of", "repair"]
 
@@ -136,7 +135,7 @@ def _publish(
         dataset = engine.store.version(ref.location, ref.branch, heads[ref.table_key])
         settled.append(replace(ref, version=heads[ref.table_key], row_count=dataset.count_rows()))
     draft = CommitDraft(
-        str(ULID()), actor, None, None, extra={"drift_published": ", ".join(sorted(ref.table_key for ref in refs))}
+        new_ulid(), actor, None, None, extra={"drift_published": ", ".join(sorted(ref.table_key for ref in refs))}
     )
     return publish(
         engine.manifest,

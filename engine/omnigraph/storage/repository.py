@@ -5,38 +5,32 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Literal
 
 from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound
 from omnigraph.points import split_point
-from omnigraph.schema.catalog import Catalog
-from omnigraph.storage import branch as branches
-from omnigraph.storage import fragments
-from omnigraph.storage.ancestry import merge_base
-from omnigraph.storage.blobs import BlobSource
-from omnigraph.storage.cleanup import CleanupReport, cleanup, leftovers
-from omnigraph.storage.commit import commit as commit_staging
-from omnigraph.storage.create import create_graph, made_by
-from omnigraph.storage.delta import touched_ids, whole_fragments
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles
-from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
-from omnigraph.storage.indices import IndexReport, build_indices
 from omnigraph.storage.layout import MAIN, MANIFEST, STAGING, check_operation_id, lance_branch
-from omnigraph.storage.lineage import common_version
 from omnigraph.storage.manifest import ManifestState
-from omnigraph.storage.optimize import Notice, OptimizeReport, optimize
-from omnigraph.storage.removal import Removed, remove_versions
-from omnigraph.storage.repair import Drift, RepairReport, drift_of, repair
-from omnigraph.storage.schema_apply import SchemaChange, apply_schema
 from omnigraph.storage.snapshot import Snapshot
-from omnigraph.storage.sweep import SweepReport, heal, sweep
-from omnigraph.storage.takeover import copy_fragments, copyable
 from omnigraph.storage.travel import commit_at, find_commit, state_of
 from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableRef
 from omnigraph.storage.uri import parse_root
+
+# What only some verbs need is imported where they begin: most processes read, and begin sooner.
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from omnigraph.schema.catalog import Catalog
+    from omnigraph.storage.blobs import BlobSource
+    from omnigraph.storage.cleanup import CleanupReport
+    from omnigraph.storage.indices import IndexReport
+    from omnigraph.storage.optimize import Notice, OptimizeReport
+    from omnigraph.storage.removal import Removed
+    from omnigraph.storage.repair import Drift, RepairReport
+    from omnigraph.storage.schema_apply import SchemaChange
+    from omnigraph.storage.sweep import SweepReport
 
 __all__ = ["At", "Repository"]
 
@@ -70,6 +64,8 @@ class Repository:
         Raises:
             Conflict: there is a graph already, made by another operation.
         """
+        from omnigraph.storage.create import create_graph
+
         engine = Engine.of(parse_root(uri))
         create_graph(engine, catalog, actor, operation_id)
         return cls(engine)
@@ -95,6 +91,8 @@ class Repository:
 
     def made_by(self, operation_id: str) -> bool:
         """Whether this operation created the graph."""
+        from omnigraph.storage.create import made_by
+
         return made_by(self.engine, operation_id) is not None
 
     def close(self) -> None:
@@ -164,6 +162,8 @@ class Repository:
         return listed[:limit]
 
     def branches(self) -> list[BranchInfo]:
+        from omnigraph.storage import branch as branches
+
         return branches.list_branches(self.engine)
 
     # --- writing ---
@@ -173,22 +173,30 @@ class Repository:
 
         `actor` is who asked; it makes no commit.
         """
+        from omnigraph.storage import branch as branches
+
         self._writable()
         base = self.point(from_).state if at is None else self._state(from_, at)
         return branches.create_branch(self.engine, name, base, self.engine.manifest.began(base.branch, base.version))
 
     def delete_branch(self, name: str) -> BranchInfo:
         """Delete a branch and all that no other branch reads; see `branch.delete_branch`."""
+        from omnigraph.storage import branch as branches
+
         self._writable()
         return branches.delete_branch(self.engine, name)
 
     def undo_branch(self, made: BranchInfo) -> bool:
         """Take back a branch just created, unless something was written on it; see `branch.undo_branch`."""
+        from omnigraph.storage import branch as branches
+
         self._writable()
         return branches.undo_branch(self.engine, made)
 
     def commit(self, staging: Staging, base: Snapshot) -> CommitInfo:
         """The one function every writer ends in; see `omnigraph.storage.commit.commit`."""
+        from omnigraph.storage.commit import commit as commit_staging
+
         self._writable()
         return commit_staging(self.engine, staging, base.state)
 
@@ -198,6 +206,8 @@ class Repository:
 
     def apply_schema(self, change: SchemaChange, base: Snapshot) -> CommitInfo:
         """Change a branch's schema; see `omnigraph.storage.schema_apply.apply_schema`."""
+        from omnigraph.storage.schema_apply import apply_schema
+
         self._writable()
         return apply_schema(self.engine, change, base.state)
 
@@ -211,6 +221,8 @@ class Repository:
         self, one: TableRef | None, other: TableRef | None, *, without: Collection[int] = frozenset()
     ) -> pa.Array[Any]:
         """Ids of the rows that may differ between two pins of a table; see `delta.touched_ids`."""
+        from omnigraph.storage.delta import touched_ids
+
         return touched_ids(self.engine.store, one, other, without=without)
 
     def merge_base(self, ours: Snapshot, theirs: Snapshot) -> Snapshot:
@@ -219,6 +231,8 @@ class Repository:
         Raises:
             Conflict: there is none, or its state went with a deleted branch.
         """
+        from omnigraph.storage.ancestry import merge_base
+
         history = self.engine.history
         known = {c.id: c for s in (ours, theirs) for c in history.commits(s.branch, s.head)}
         base = merge_base(known, ours.head.id, theirs.head.id)
@@ -241,6 +255,10 @@ class Repository:
 
         Empty where a file of theirs can't stand among those of `ours`. See `takeover`.
         """
+        from omnigraph.storage.delta import whole_fragments
+        from omnigraph.storage.lineage import common_version
+        from omnigraph.storage.takeover import copyable
+
         refs = [snapshot.tables.get(table_key) for snapshot in (base, theirs, ours)]
         old, new, here = refs
         if old is None or new is None or here is None:
@@ -258,6 +276,8 @@ class Repository:
         self, theirs: Snapshot, ours: Snapshot, table_key: str, files: Sequence[Mapping[str, Any]]
     ) -> tuple[str, ...]:
         """Copy data files of `theirs` to the branch of `ours`, invisible until a commit names them."""
+        from omnigraph.storage.takeover import copy_fragments
+
         target = self.write_target(ours, table_key)
         return copy_fragments(self.engine.store, theirs.ref(table_key), target, files)
 
@@ -268,6 +288,9 @@ class Repository:
             RecoveryPending: an interrupted write on the branch must be rolled back first.
             Conflict: another write is making the fork.
         """
+        from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
+        from omnigraph.storage.sweep import heal
+
         self._writable()
         ref = base.ref(table_key)
         lineage = lance_branch(base.branch)
@@ -289,6 +312,8 @@ class Repository:
         blobs: BlobSource | None = None,
     ) -> tuple[str, ...]:
         """Write rows as data files, invisible until a commit names them. See `fragments.write_fragments`."""
+        from omnigraph.storage import fragments
+
         return fragments.write_fragments(self.uri, self.write_target(base, table_key), data, blobs=blobs)
 
     def build_indices(
@@ -300,6 +325,8 @@ class Repository:
         operation_id: str | None = None,
         own: bool = False,
     ) -> IndexReport:
+        from omnigraph.storage.indices import build_indices
+
         self._writable()
         return build_indices(self.engine, branch, columns, actor=actor, operation_id=operation_id, own=own)
 
@@ -312,6 +339,8 @@ class Repository:
         notice: Notice | None = None,
     ) -> OptimizeReport:
         """Compact the tables of a branch. See `omnigraph.storage.optimize`."""
+        from omnigraph.storage.optimize import optimize
+
         self._writable()
         return optimize(self.engine, branch, actor=actor, operation_id=operation_id, notice=notice)
 
@@ -324,12 +353,16 @@ class Repository:
         notice: Notice | None = None,
     ) -> CleanupReport:
         """Remove old versions that nothing needs; without `confirm` only look. See `omnigraph.storage.cleanup`."""
+        from omnigraph.storage.cleanup import cleanup
+
         if confirm:
             self._writable()
         return cleanup(self.engine, keep=keep, older_than=older_than, confirm=confirm, notice=notice)
 
     def remove_versions(self, locations: Collection[str]) -> list[Removed]:
         """Remove every old version of some tables that nothing alive reads; see `removal.remove_versions`."""
+        from omnigraph.storage.removal import remove_versions
+
         self._writable()
         return remove_versions(self.engine, locations)
 
@@ -337,6 +370,8 @@ class Repository:
 
     def sweep(self, mode: Literal["full", "forward"] = "full") -> SweepReport:
         """Settle what dead writers left. See `omnigraph.storage.sweep.sweep`."""
+        from omnigraph.storage.sweep import sweep
+
         self._writable()
         return sweep(self.engine, mode)
 
@@ -344,6 +379,8 @@ class Repository:
         self, branch: str | None = None, *, confirm: bool = False, force: bool = False, actor: str | None = None
     ) -> RepairReport:
         """Look at heads ahead of what is published, and publish them on demand. See `omnigraph.storage.repair`."""
+        from omnigraph.storage.repair import repair
+
         if confirm:
             self._writable()
         return repair(self.engine, branch, confirm=confirm, force=force, actor=actor)
@@ -357,10 +394,14 @@ class Repository:
 
     def leftovers(self) -> list[tuple[str, str]]:
         """What killed writes and deletions have left, as (kind, words); see `cleanup.leftovers`."""
+        from omnigraph.storage.cleanup import leftovers
+
         return leftovers(self.engine)
 
     def drift(self, snapshot: Snapshot, table_key: str) -> Drift | None:
         """How a table's head differs from the pin of the branch that writes it; None where it doesn't."""
+        from omnigraph.storage.repair import drift_of
+
         return drift_of(self.engine, snapshot.branch, snapshot.ref(table_key))
 
     def pending(self) -> list[str]:

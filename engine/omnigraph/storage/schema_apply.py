@@ -13,7 +13,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, NotFound, OmniGraphError
 from omnigraph.schema.catalog import Catalog
@@ -36,6 +35,7 @@ from omnigraph.storage.store import create_dataset
 from omnigraph.storage.sweep import heal, observe, roll_back
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
+from omnigraph.ulids import new_ulid
 
 __all__ = ["SchemaChange", "apply_schema"]
 
@@ -86,14 +86,14 @@ def apply_schema(engine: Engine, change: SchemaChange, base: ManifestState) -> C
     with engine.queued(branch, keys):
         heal(engine, branch)
         state = engine.manifest.current(branch)
-        name = operation_id or str(ULID())
+        name = operation_id or new_ulid()
         if operation_id:
             done = engine.history.find_operation(branch, operation_id, state.head)
             if done is not None:
                 engine.history.fill_gap(state.head, branch)
                 return done
             if engine.history.find_recovery(branch, name, state.head) is not None:
-                name = str(ULID())  # an attempt of this name was rolled back: a sweep must not take ours for it
+                name = new_ulid()  # an attempt of this name was rolled back: a sweep must not take ours for it
         pins = {key: pin_of(base.tables.get(key)) for key in (*(t.table_key for t in change.tables), *change.reads)}
         _check_still(change, base, state)
         check_expected(state, pins, base.head.schema_hash)
@@ -278,7 +278,7 @@ class _Apply:
         assert note is not None
         refs, registrations, gone = to_publish(engine, engine.manifest.current(self.branch), self.sidecar)
         draft = CommitDraft(
-            str(ULID()),
+            new_ulid(),
             self.change.actor,
             self.sidecar.operation_id,
             note.schema_hash,

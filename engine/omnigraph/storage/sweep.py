@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ulid import ULID
-
 from omnigraph.errors import ExpectedVersionMismatch, Internal, RecoveryPending
 from omnigraph.storage.drift import mark_of, neutral_upto
 from omnigraph.storage.engine import Engine
@@ -24,6 +22,7 @@ from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
+from omnigraph.ulids import new_ulid
 
 __all__ = [
     "RECOVERY_ACTOR",
@@ -315,7 +314,7 @@ def _publish(
 ) -> CommitInfo:
     change = sidecar.schema_change if kind == "RolledForward" else None
     draft = CommitDraft(
-        id=str(ULID()),
+        id=new_ulid(),
         actor=RECOVERY_ACTOR,
         operation_id=sidecar.operation_id,
         schema_hash=change.schema_hash if change else None,

@@ -1,14 +1,14 @@
 """Writing: mutations, loads, merges and exports.
 
-Each verb fills a `Staging` that `Repository.commit` makes visible at once.
-
-Names are imported at first use, since `omnigraph.write.mapping` serves programs that have neither pyarrow nor lance.
+Each verb fills a `Staging` that `Repository.commit` makes visible at once. `omnigraph.write.mapping` serves programs
+that have neither pyarrow nor lance.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from omnigraph.deferred import deferred
 
 if TYPE_CHECKING:
     from omnigraph.write.backfill import EmbedProgress, EmbedReport, embed
@@ -37,26 +37,33 @@ __all__ = [
     "mutate",
 ]
 
-_HOME = {
-    "Diff": "diffing",
-    "EmbedProgress": "backfill",
-    "EmbedReport": "backfill",
-    "LoadResult": "loader",
-    "MergeResult": "merging",
-    "MutationResult": "mutation",
-    "Progress": "loader",
-    "SchemaResult": "evolving",
-    "TableOutcome": "evolving",
-    "apply_schema": "evolving",
-    "embed": "backfill",
-    "export": "exporter",
-    "load": "loader",
-    "merge": "merging",
-    "mutate": "mutation",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = deferred(
+    __name__,
+    {
+        "backfill": (
+            "EmbedProgress",
+            "EmbedReport",
+            "embed",
+        ),
+        "diffing": ("Diff",),
+        "evolving": (
+            "SchemaResult",
+            "TableOutcome",
+            "apply_schema",
+        ),
+        "exporter": ("export",),
+        "loader": (
+            "LoadResult",
+            "Progress",
+            "load",
+        ),
+        "merging": (
+            "MergeResult",
+            "merge",
+        ),
+        "mutation": (
+            "MutationResult",
+            "mutate",
+        ),
+    },
+)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.errors import BadRequest, Conflict, Internal, NotFound
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, WriterKind
+from omnigraph.ulids import new_ulid
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import refuse_repeated
 from omnigraph.write.embedding import (
@@ -224,7 +224,7 @@ def _one_commit(run: _Run, table_key: str, ids: Array, embedder: Embedder) -> Co
         changes = staging.changes([entity])
         try:
             if changes:
-                name = str(ULID())
+                name = new_ulid()
                 write = Staging(
                     run.branch, WriterKind.MUTATION, changes, operation_id=name, fresh=True, actor=run.actor
                 )

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.errors import BadRequest, Conflict
 from omnigraph.schema import Catalog, MigrationPlan, apply_plan
@@ -29,6 +28,7 @@ from omnigraph.schema.steps import (
 )
 from omnigraph.storage import CommitInfo, Repository, SchemaChange, Snapshot, TableEvolution
 from omnigraph.storage.arrow import table_schema
+from omnigraph.ulids import new_ulid
 from omnigraph.write import constraints
 from omnigraph.write.findings import SHOWN, Findings
 from omnigraph.write.rows import default_column
@@ -119,7 +119,7 @@ def apply_schema(
         tables=tuple(work.evolutions()),
         new={t.table_key: table_schema(catalog.by_table_key[t.table_key]) for t in work.added},
         reads=reads,
-        operation_id=operation_id or str(ULID()),
+        operation_id=operation_id or new_ulid(),
         actor=actor,
     )
     commit = repository.apply_schema(change, base)

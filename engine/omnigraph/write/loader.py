@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.errors import BadRequest, NotFound, OmniGraphError
 from omnigraph.read.compute import Array, pc
@@ -28,6 +27,7 @@ from omnigraph.storage import (
     check_operation_id,
 )
 from omnigraph.storage.arrow import moving_schema
+from omnigraph.ulids import new_ulid
 from omnigraph.write import constraints
 from omnigraph.write.blobs import BlobSpool, Tickets, blob_names
 from omnigraph.write.columns import one_chunk
@@ -148,7 +148,7 @@ def load(
     """
     if mode not in ("append", "merge", "overwrite"):
         raise BadRequest(f"mode {mode!r} isn't known: append, merge or overwrite")
-    operation = check_operation_id(operation_id or str(ULID()))
+    operation = check_operation_id(operation_id or new_ulid())
     missing = branch not in {b.name for b in repository.branches()}
     if missing and from_ is None:
         raise NotFound(f"branch {branch!r} doesn't exist: create it, or give the branch to fork it from")

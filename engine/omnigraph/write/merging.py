@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.errors import Conflict, MergeConflicts
 from omnigraph.read.compute import Array, pc
@@ -19,6 +18,7 @@ from omnigraph.read.entity import plain_rows
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, TableChange, WriterKind
 from omnigraph.storage.arrow import moving_schema
+from omnigraph.ulids import new_ulid
 from omnigraph.write.blobs import Tickets, blob_names
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed
@@ -144,7 +144,7 @@ def merge(
             kind=WriterKind.BRANCH_MERGE,
             changes=tuple(_change(work, item) for item in taken),
             reads=_reads(ours.catalog, taken),
-            operation_id=operation_id or str(ULID()),
+            operation_id=operation_id or new_ulid(),
             fresh=operation_id is None,
             actor=actor,
             expect_head=expect_head,

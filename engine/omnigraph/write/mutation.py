@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from ulid import ULID
 
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import (
@@ -30,6 +29,7 @@ from omnigraph.read.scan import pushed_filter
 from omnigraph.read.walk import conjuncts, may_fail
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
+from omnigraph.ulids import new_ulid
 from omnigraph.write import constraints
 from omnigraph.write.blobs import BlobSpool, blob_problem
 from omnigraph.write.columns import cast_column, one_chunk
@@ -87,7 +87,7 @@ def mutate(
     """
     if compiled.kind != "mutation":
         raise BadRequest(f"query {compiled.name!r} reads: run it as a query, not as a mutation")
-    operation = operation_id or str(ULID())
+    operation = operation_id or new_ulid()
     if operation_id is not None:
         done = done_before(repository, branch, operation_id)
         if done is not None:
