@@ -8,12 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any, cast
 
-from lark import Token
-
 from omnigraph.errors import Diagnostic
 from omnigraph.query import ast
 from omnigraph.query.habits import QUERY_HABITS, WORD_HABITS
 from omnigraph.schema.ast import Annotation, Name
+from omnigraph.schema.driver import Token, is_token
 from omnigraph.schema.grammar import Grammar, RefusedWhileParsing
 from omnigraph.schema.literals import Literal, read_int
 from omnigraph.schema.parser import LiteralCallbacks, place_of
@@ -239,7 +238,7 @@ class _Callbacks(LiteralCallbacks):
 
     @staticmethod
     def return_(c: Children) -> tuple[Any, ...]:
-        distinct = c[1] if isinstance(c[1], Token) else None
+        distinct = c[1] if is_token(c[1]) else None
         return distinct and (distinct.start_pos, distinct.end_pos), tuple(c[2 if distinct else 1 :])
 
     @staticmethod

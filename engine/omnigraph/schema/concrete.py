@@ -14,9 +14,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from lark.grammar import Rule
-
-from omnigraph.schema.driver import Driver
+from omnigraph.schema.driver import Driver, Rule
 from omnigraph.schema.grammar import Grammar
 from omnigraph.schema.source import SourceText
 
@@ -97,13 +95,13 @@ def signature(tree: Branch) -> tuple[list[str], list[str]]:
 
 @lru_cache(maxsize=4)
 def _driver(grammar: Grammar) -> Driver:
-    return Driver(grammar.parser, _callback_of, Leaf)
+    return Driver(grammar.tables, _callback_of, Leaf)
 
 
 def _callback_of(rule: Rule) -> Callable[[list[Any]], Any]:
     """Rules that a grammar file marks as inlined, or that its `*` and `+` became, give their children alone."""
-    name = str(rule.origin.name)
-    inlined, may_expand = name.startswith("_"), rule.options.expand1
+    name = rule.origin
+    inlined, may_expand = name.startswith("_"), rule.single
 
     def callback(children: list[Any]) -> Any:
         out: list[Any] = []

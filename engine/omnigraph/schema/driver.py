@@ -1,63 +1,136 @@
-"""A tight loop over a built grammar's tables, for texts without a mistake.
+"""A parser that is nothing but a tight loop over a grammar's tables, for texts without a mistake.
 
-The grammar library parses with the same tables but keeps line counts, histories and generators that only an error
-needs. This loop gives the same AST or gives up; whoever calls it then parses again the long way to learn what is wrong.
+The tables are made of the grammar file by the grammar library (`omnigraph.schema.tables`) and lie beside it, so that a
+process which meets no mistake never loads that library. This loop gives the same AST as the library or gives up;
+whoever calls it then parses again the long way to learn what is wrong.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeGuard
 
-from lark import Lark, Token
-from lark.grammar import Rule
-from lark.parsers.lalr_analysis import Shift
-
-__all__ = ["Driver"]
+__all__ = ["Driver", "Rule", "Tables", "Token", "callback_for", "is_token"]
 
 _IGNORED = re.compile(r"(?:[ \t\r\n\f\ufeff]+|//[^\n]*|/\*[\s\S]*?\*/)*")
-_Reduce = tuple[int, str, Callable[[list[Any]], Any]]
+_Callback = Callable[[list[Any]], Any]
+
+
+class Token(str):
+    """A token's text, its kind and its place."""
+
+    __slots__ = ("end_pos", "start_pos", "type")
+    type: str
+    start_pos: int
+    end_pos: int
+
+    def __new__(cls, type: str, text: str, start_pos: int, end_pos: int) -> Token:
+        self = super().__new__(cls, text)
+        self.type, self.start_pos, self.end_pos = type, start_pos, end_pos
+        return self
+
+
+def is_token(child: object) -> TypeGuard[Token]:
+    """Whether a child is a token, this parser's or the grammar library's; all others are nodes."""
+    return isinstance(child, str)
+
+
+class Rule(NamedTuple):
+    """One rule of a grammar.
+
+    Args:
+        origin: its name; one that begins with `_` gives its children to the rule it stands in.
+        alias: the name of its callback where that isn't `origin`; empty: it is.
+        size: how many children it takes off the stack.
+        single: an only child stands for the whole.
+        kept: (which child, whether that one gives its own children): those with a meaning; None: all, as they are.
+    """
+
+    origin: str
+    alias: str
+    size: int
+    single: bool
+    kept: list[list[int]] | None
+
+
+class Tables(NamedTuple):
+    """One grammar as data.
+
+    Args:
+        grammar: SHA-256 of the grammar file.
+        rules: all rules.
+        terminals: (kind, regular expression): where several match, the first counts.
+        rows: (kind or rule's name) → what is done: a state to go to, or -1 - the number of a rule to apply.
+        states: each state's row.
+        end: the state in which a text may end; the first state is 0.
+    """
+
+    grammar: str
+    rules: list[list[Any]]
+    terminals: list[list[str]]
+    rows: list[dict[str, int]]
+    states: list[int]
+    end: int
+
+
+def callback_for(callbacks: object) -> Callable[[Rule], _Callback]:
+    """What the children of each rule become: what the function of its name in `callbacks` makes of them, without the
+    tokens that carry no meaning."""
+
+    def of(rule: Rule) -> _Callback:
+        made = getattr(callbacks, rule.alias or rule.origin, None) or (lambda children: children)
+        if rule.single and not rule.alias:
+            several = made
+            made = lambda children: children[0] if len(children) == 1 else several(children)  # noqa: E731
+        if rule.kept is None:
+            return made
+
+        def callback(children: list[Any]) -> Any:
+            out: list[Any] = []
+            for at, inlined in kept:
+                if not inlined:
+                    out.append(children[at])
+                elif out:
+                    out += children[at]
+                else:  # its own list grows on, so that a list of a thousand isn't copied a thousand times
+                    out = children[at]
+            return made(out)
+
+        kept = rule.kept
+        return callback
+
+    return of
 
 
 class Driver:
-    """Tables of one grammar, flattened. Both grammars ignore the same white space and comments.
+    """Parses by the tables of one grammar. Both grammars ignore the same white space and comments.
 
     Args:
-        grammar: the built grammar.
-        callback_of: what a rule's children become; default is what the grammar's own callbacks make of them, without
-            the tokens that carry no meaning.
-        token: makes a token of its kind, its text, where it starts and (`end_pos`) where it ends.
+        tables: the grammar.
+        callback_of: what a rule's children become.
+        token: makes a token of its kind, its text, where it starts and where it ends.
     """
 
     def __init__(
         self,
-        grammar: Lark,
-        callback_of: Callable[[Rule], Callable[[list[Any]], Any]] | None = None,
-        token: Callable[..., Any] = Token,
+        tables: Tables,
+        callback_of: Callable[[Rule], _Callback],
+        token: Callable[[str, str, int, int], Any] = Token,
     ) -> None:
         self._token = token
-        front = grammar.parser
-        machine = front.parser.parser
-        table, callback_of = machine.parse_table, callback_of or machine.callbacks.__getitem__
-        self._start: int = table.start_states["start"]
-        self._end: int = table.end_states["start"]
-        self._actions: dict[int, dict[str, int | _Reduce]] = {}
-        for state, row in table.states.items():
-            self._actions[state] = {
-                symbol: to if action is Shift else (len(to.expansion), to.origin.name, callback_of(to))
-                for symbol, (action, to) in row.items()
-            }
-        self._lexers = front.lexer.lexers
-        self._patterns: dict[int, tuple[re.Pattern[str], ...]] = {}  # of the states met so far: few of some hundred
+        self._rows: list[Mapping[str, int]] = [tables.rows[row] for row in tables.states]
+        self._end = tables.end
+        rules = [Rule(*rule) for rule in tables.rules]
+        self._rules = [(rule.size, rule.origin, callback_of(rule)) for rule in rules]
+        self._terminals = tables.terminals
+        self._anywhere = _pattern(tables.terminals)
+        self._patterns: dict[int, re.Pattern[str]] = {}  # of the states that needed their own: few of some hundred
 
-    def _patterns_of(self, state: int) -> tuple[re.Pattern[str], ...]:
-        lexer = self._lexers[state]
-        patterns = tuple(lexer.scanner._mres)
-        if lexer.callback:  # known with the scanner: a terminal that this loop can't tell by its pattern alone
-            raise LookupError
-        self._patterns[state] = patterns
-        return patterns
+    def _pattern_of(self, state: int) -> re.Pattern[str]:
+        row = self._rows[state]
+        pattern = self._patterns[state] = _pattern([t for t in self._terminals if t[0] in row])
+        return pattern
 
     def parse(self, text: str, start: int = 0, end: int | None = None) -> Any:
         """The AST of a stretch of the text, with places in the whole text.
@@ -65,41 +138,48 @@ class Driver:
         Raises:
             LookupError: the text isn't of the language; where and why is not known here.
         """
-        actions, patterns, ignored = self._actions, self._patterns, _IGNORED.match
-        make = self._token
-        states: list[int] = [self._start]
+        rows, rules, patterns = self._rows, self._rules, self._patterns
+        anywhere, ignored, make = self._anywhere.match, _IGNORED.match, self._token
+        states: list[int] = [0]
         values: list[Any] = []
-        state, position, length = self._start, start, len(text) if end is None else end
+        state, position, length = 0, start, len(text) if end is None else end
         while True:
             blank = ignored(text, position, length)
             position = blank.end() if blank is not None else position
             if position >= length:
                 kind, token = "$END", None
             else:
-                for pattern in patterns.get(state) or self._patterns_of(state):
-                    found = pattern.match(text, position, length)
-                    if found is not None:
-                        break
-                else:
+                # The first terminal that matches of all is also the first of those that may stand here, if it may.
+                found = anywhere(text, position, length)
+                if found is None:
                     raise LookupError
                 kind = found.lastgroup or ""
-                token = make(kind, found.group(), position, end_pos=found.end())
+                if kind not in rows[state]:
+                    found = (patterns.get(state) or self._pattern_of(state)).match(text, position, length)
+                    if found is None:
+                        raise LookupError
+                    kind = found.lastgroup or ""
                 position = found.end()
+                token = make(kind, found.group(), found.start(), position)
             while True:
-                action = actions[state][kind]
-                if isinstance(action, int):
+                action = rows[state][kind]
+                if action >= 0:
                     state = action
                     states.append(state)
                     values.append(token)
                     break
-                size, origin, callback = action
+                size, origin, callback = rules[-1 - action]
                 if size:
                     value = callback(values[-size:])
                     del states[-size:], values[-size:]
                 else:
                     value = callback([])
-                state = actions[states[-1]][origin]  # type: ignore[assignment]
+                state = rows[states[-1]][origin]
                 states.append(state)
                 values.append(value)
                 if kind == "$END" and state == self._end:
                     return value
+
+
+def _pattern(terminals: list[list[str]]) -> re.Pattern[str]:
+    return re.compile("|".join(f"(?P<{kind}>{expression})" for kind, expression in terminals) or r"(?!)")

@@ -1,41 +1,33 @@
-"""Grammars: built once per process, kept on disk between processes, and parse errors put into people's words.
+"""The two languages' grammars, and what can be read of a text with mistakes.
 
 A grammar is a `.lark` file (LALR, contextual lexer) whose rules are turned into AST nodes by one callback each while
-parsing, so that no parse tree is ever built. The built tables are cached under the user's cache folder: a file named
-after the digest of everything it depends on, its own digest in front. A missing, damaged or foreign file is rebuilt,
-and a folder that can't be written costs only the time to build.
+parsing, so that no parse tree is ever built. A text without a mistake is parsed by the tables that lie beside the file;
+only a mistake needs the grammar library, which tells what could have stood there (`omnigraph.schema.mistakes`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import difflib
 import hashlib
-import importlib.resources
-import io
 import itertools
-import os
+import json
 import re
 import sys
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import lark
-from lark import Lark
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
-
-from omnigraph.caches import cache_folder
 from omnigraph.errors import Diagnostic, LanguageError
-from omnigraph.schema.driver import Driver
+from omnigraph.schema.driver import Driver, Tables, callback_for
 from omnigraph.schema.source import SourceText
 
-__all__ = ["Grammar", "Habit", "RefusedWhileParsing", "nearest_name"]
+if TYPE_CHECKING:
+    from lark import Lark
 
-MAX_REPORTED = 20
-"""Most syntax errors of one file that are reported together."""
+__all__ = ["Grammar", "Habit", "RefusedWhileParsing", "nearest_name"]
 
 MAX_COMPARED = 300
 """Most known names among which the one meant is looked for: each mistake costs a comparison with all of them."""
@@ -98,21 +90,62 @@ class Grammar:
         groups: tuple[tuple[str, frozenset[str], str], ...] = (),
         habits: tuple[Habit, ...] = (),
     ) -> None:
-        self._package, self._filename, self._callbacks = package, filename, callbacks
-        self._code, self._words, self._names = code, words, names
-        self._groups, self._habits = groups, habits
-        self._lock = threading.Lock()
+        self._package, self.filename, self.callbacks = package, filename, callbacks
+        self.code, self.words, self.names = code, words, names
+        self.groups, self.habits = groups, habits
+        self._lock = threading.RLock()
         self._lark: Lark | None = None
+        self._tables: Tables | None = None
         self._driver: Driver | None = None
+
+    @cached_property
+    def text(self) -> str:
+        """The grammar file."""
+        return self._beside(self.filename).decode()
+
+    @property
+    def tables_path(self) -> Path:
+        """Where its tables lie."""
+        return Path(str(sys.modules[self._package].__file__)).with_name(_tables_of(self.filename))
+
+    def _beside(self, name: str) -> bytes:
+        module = sys.modules[self._package]
+        loader: Any = module.__spec__.loader if module.__spec__ is not None else None
+        data: bytes = loader.get_data(str(Path(str(module.__file__)).with_name(name)))  # also from within a zip
+        return data
+
+    @property
+    def tables(self) -> Tables:
+        """What the parser works by: the tables beside the file, or new ones where they are another grammar's."""
+        if self._tables is None:
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                stored = Tables(**json.loads(self._beside(_tables_of(self.filename))))
+                if stored.grammar == hashlib.sha256(self.text.encode()).hexdigest():
+                    self._tables = stored
+        if self._tables is None:
+            from omnigraph.schema.tables import make_tables
+
+            self._tables = make_tables(self.text, self.parser)
+        return self._tables
+
+    @property
+    def driver(self) -> Driver:
+        """The parser of texts without a mistake."""
+        if self._driver is None:
+            with self._lock:
+                if self._driver is None:
+                    self._driver = Driver(self.tables, callback_for(self.callbacks))
+        return self._driver
 
     @property
     def parser(self) -> Lark:
+        """The grammar library's parser, which knows what it expected where."""
         if self._lark is None:
             with self._lock:
                 if self._lark is None:
-                    grammar = self._load()
-                    self._driver = Driver(grammar)
-                    self._lark = grammar
+                    from omnigraph.schema.tables import build
+
+                    self._lark = build(self.text, self.filename, self.callbacks)
         return self._lark
 
     def parse(self, source: SourceText) -> Any:
@@ -132,131 +165,18 @@ class Grammar:
         Returns:
             The AST of the whole text, alone; or, where something is wrong, one for each stretch in which nothing is.
         """
-        refusal = source.refusal(self._code)
+        refusal = source.refusal(self.code)
         if refusal is not None:
             return [], [refusal]
-        parser = self.parser
-        if self._driver is not None:
-            with contextlib.suppress(LookupError, RefusedWhileParsing):
-                return [self._driver.parse(source.text)], []
-        try:
-            return [parser.parse(source.text)], []
-        except (UnexpectedInput, RefusedWhileParsing) as error:
-            whole = self._diagnose(error, source, 0, len(source.text))
-        trees, found = self._each_declaration(source)
-        return trees, found or [whole]
+        with contextlib.suppress(LookupError, RefusedWhileParsing):
+            return [self.driver.parse(source.text)], []
+        from omnigraph.schema.mistakes import parse_around
 
-    def _each_declaration(self, source: SourceText) -> tuple[list[Any], list[Diagnostic]]:
-        """Parse each declaration alone, so that one mistake doesn't hide the next."""
-        trees: list[Any] = []
-        found: list[Diagnostic] = []
-        for start, end in source.declarations(self._words):
-            if self._driver is not None:
-                with contextlib.suppress(LookupError, RefusedWhileParsing):
-                    trees.append(self._driver.parse(source.text, start, end))
-                    continue
-            try:
-                self.parser.parse(source.text[start:end])
-            except (UnexpectedInput, RefusedWhileParsing) as error:
-                found.append(self._diagnose(error, source, start, end))
-                if len(found) == MAX_REPORTED:
-                    break
-        return trees, found
+        return parse_around(self, source)
 
-    # ---- building and caching ----
 
-    def _load(self) -> Lark:
-        text = importlib.resources.files(self._package).joinpath(self._filename).read_text(encoding="utf-8")
-        digest = hashlib.sha256("\n".join((lark.__version__, sys.version, text)).encode()).hexdigest()
-        path = cache_folder() / "grammars" / f"{self._filename.removesuffix('.lark')}-{digest[:32]}"
-        stored = _read_cache(path)
-        if stored is not None:
-            return Lark.__new__(Lark)._load(stored, transformer=self._callbacks)
-        built = Lark(text, parser="lalr", lexer="contextual", transformer=self._callbacks, maybe_placeholders=False)
-        buffer = io.BytesIO()
-        built.save(buffer, exclude_options=("transformer",))
-        _write_cache(path, buffer.getvalue())
-        return built
-
-    # ---- errors in people's words ----
-
-    def _diagnose(self, error: Exception, source: SourceText, start: int, end: int) -> Diagnostic:
-        if isinstance(error, RefusedWhileParsing):
-            span = source.span(start + error.start, start + error.end)
-            return Diagnostic(self._code, error.message, span, hint=error.hint)
-        assert isinstance(error, UnexpectedInput)
-        ended = isinstance(error, UnexpectedEOF) or (isinstance(error, UnexpectedToken) and error.token.type == "$END")
-        accepted = self._accepted(error)
-        if ended:
-            at = start + len(source.text[start:end].rstrip())
-            return Diagnostic(
-                self._code,
-                f"the text ends too early: expected {self._in_words(accepted)}",
-                source.span(max(at - 1, 0), at),
-            )
-        if isinstance(error, UnexpectedToken):
-            token = error.token
-            at, found = start + (token.start_pos or 0), str(token)
-        else:
-            at = start + (error.pos_in_stream or 0)
-            found = source.text[at : at + 1]
-        if found.isdigit() and (number := _NUMBER_LIKE.match(source.text, at, end)):
-            found = number.group()
-        problem = f"unexpected {_shown(found)}"
-        if found == '"':
-            problem, hint = _broken_string(source.text, at)
-            return Diagnostic(self._code, problem, source.span(at, at + 1), hint=hint)
-        if source.text.startswith("/*", at):
-            problem = "a comment that is never closed"
-        habit = next((h.hint for h in self._habits if h.fits(source.text, at, accepted)), None)
-        name = _FIELD_NAME.match(source.text, at, end) if "FIELD" in accepted else None
-        if name is not None:  # a property may be named here, and it is what follows that can't stand
-            at, found = name.end(1), name.group(2)
-            problem, accepted = f"unexpected {_shown(found)}", {"COLON"}
-        message = f"{problem}: expected {self._in_words(accepted)}"
-        hint = habit or self._suggest(found, accepted)
-        return Diagnostic(self._code, message, source.span(at, at + len(found)), hint=hint)
-
-    def _accepted(self, error: UnexpectedInput) -> set[str]:
-        interactive = getattr(error, "interactive_parser", None)
-        if interactive is not None:
-            return set(interactive.accepts())
-        if isinstance(error, UnexpectedCharacters):
-            return set(error.allowed or ())
-        return set(getattr(error, "expected", None) or ())
-
-    def _in_words(self, terminals: set[str]) -> str:
-        grouped: set[str] = set()
-        for sign, members, said in self._groups:
-            if sign in terminals and members & terminals:
-                terminals = terminals - members
-                grouped.add(said)
-        words = sorted({self._word(t) for t in terminals} | grouped, key=lambda w: (w.startswith("`"), w))
-        if not words:
-            return "something else"
-        if len(words) > 8:
-            words = [*words[:8], "…"]
-        return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " or " + words[-1]
-
-    def _word(self, terminal: str) -> str:
-        if terminal in self._names:
-            return self._names[terminal]
-        if terminal == "$END":
-            return "the end of the text"
-        literal = self._literal(terminal)
-        return f"`{literal}`" if literal else terminal.lower().replace("_", " ")
-
-    def _literal(self, terminal: str) -> str | None:
-        try:
-            pattern = self.parser.get_terminal(terminal).pattern
-        except KeyError:
-            return None
-        return pattern.value if pattern.type == "str" else None
-
-    def _suggest(self, found: str, accepted: set[str]) -> str | None:
-        words = {w.strip("`").removesuffix(" { … }") for t in accepted if (w := self._word(t)).startswith("`")}
-        near = nearest_name(found, words)
-        return f"did you mean `{near}`?" if near else None
+def _tables_of(filename: str) -> str:
+    return filename.removesuffix(".lark") + ".tables.json"
 
 
 def nearest_name(name: str, names: Any) -> str | None:
@@ -264,65 +184,8 @@ def nearest_name(name: str, names: Any) -> str | None:
     known = list(itertools.islice(names, MAX_COMPARED + 1))
     if len(known) > MAX_COMPARED:
         return None
+    import difflib  # only a mistake needs it
+
     folded = {n.lower(): n for n in known}
     near = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.6)
     return folded[near[0]] if near and folded[near[0]] != name else None
-
-
-_NUMBER_LIKE = re.compile(r"[0-9]\w*(?:\.\w+)?", re.ASCII)
-_FIELD_NAME = re.compile(
-    r"(?!(?:insert|update|delete|where|return)\b)([a-z_]\w*(?:\s|//[^\n]*|/\*[\s\S]*?\*/)*)(\$?\w+(?:\.\w+)*|\"[^\"\n]*\"|[=<>!]+|[^\s\w])",
-    re.ASCII,
-)
-"""A property's name without its colon, and the sign or word that follows."""
-
-_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"')
-_UNKNOWN_ESCAPE = re.compile(r'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4}).')
-
-
-def _broken_string(text: str, at: int) -> tuple[str, str | None]:
-    """What is wrong with the string that begins here, and what to do."""
-    whole = _STRING.match(text, at)
-    if whole is None:
-        return "a string that isn't closed on its line", r"a line's end inside a string is written `\n`"
-    escape = re.search(_UNKNOWN_ESCAPE, re.sub(r"\\\\", "  ", whole.group()))
-    if escape is None:
-        return "a string that can't stand here", None
-    hint = (
-        r"write four hex digits, as in `\u00e9`" if escape.group() == r"\u" else r"a backslash itself is written `\\`"
-    )
-    return f"unknown escape `{escape.group()}` in a string", hint
-
-
-def _shown(found: str) -> str:
-    if found.isprintable() and found:
-        return f"`{found[:40]}`"
-    return f"character U+{ord(found[0]):04X}" if found else "end"
-
-
-def _read_cache(path: Path) -> io.BytesIO | None:
-    """The stored tables, or None when there are none that may be trusted: ours alone to write, and undamaged."""
-    try:
-        with path.open("rb") as file:
-            if hasattr(os, "getuid") and os.fstat(file.fileno()).st_uid != os.getuid():
-                return None
-            digest, payload = file.read(32), file.read()
-    except OSError:
-        return None
-    return io.BytesIO(payload) if hashlib.sha256(payload).digest() == digest else None
-
-
-def _write_cache(path: Path, payload: bytes) -> None:
-    """Store by rename, so that readers see a whole file or none. A folder that can't be written is no error."""
-    import tempfile
-
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(payload).digest() + payload)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise

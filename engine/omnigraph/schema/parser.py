@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lark import Token
-
 from omnigraph.schema import ast
+from omnigraph.schema.driver import Token, is_token
 from omnigraph.schema.grammar import Grammar
 from omnigraph.schema.habits import SCHEMA_HABITS
 from omnigraph.schema.literals import Literal, read_float, read_int, read_string
@@ -23,11 +22,11 @@ def place_of(children: Children) -> tuple[int, int]:
 
 
 def _start(child: Any) -> int:
-    return (child.start_pos or 0) if isinstance(child, Token) else int(child.place[0])
+    return (child.start_pos or 0) if is_token(child) else int(child.place[0])
 
 
 def _end(child: Any) -> int:
-    return (child.end_pos or 0) if isinstance(child, Token) else int(child.place[1])
+    return (child.end_pos or 0) if is_token(child) else int(child.place[1])
 
 
 def _name(token: Token) -> ast.Name:
@@ -131,7 +130,7 @@ class _Callbacks(LiteralCallbacks):
     @staticmethod
     def range(c: Children) -> ast.RangeNode:
         word, *rest = c
-        column = _name(rest.pop(0)) if isinstance(rest[0], Token) else None
+        column = _name(rest.pop(0)) if is_token(rest[0]) else None
         ends = dict(rest)
         return ast.RangeNode(column, ends.get("low"), ends.get("high"), place_of([word, rest[-1][1]]))
 
@@ -163,7 +162,7 @@ class _Callbacks(LiteralCallbacks):
     @staticmethod
     def node(c: Children) -> ast.NodeNode:
         flat = [x for child in c[1:] for x in (child if isinstance(child, tuple) else (child,))]
-        interfaces = tuple(_name(t) for t in flat if isinstance(t, Token))
+        interfaces = tuple(_name(t) for t in flat if is_token(t))
         return ast.NodeNode(_name(c[0]), interfaces, _only(flat, ast.Annotation), _members(flat), place_of(c[:1]))
 
     @staticmethod

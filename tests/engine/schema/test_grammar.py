@@ -16,7 +16,7 @@ from lark.exceptions import UnexpectedInput
 from omnigraph.query.parser import GRAMMAR as QUERY
 from omnigraph.schema.grammar import Grammar, RefusedWhileParsing
 from omnigraph.schema.parser import GRAMMAR as SCHEMA
-from omnigraph.schema.source import SourceText
+from omnigraph.schema.tables import make_tables, to_text
 from tests.engine.lang.cases import read_cases
 
 # Where a clause could go on or end, going on is right: binary minus (two states) and a traversal after `$x`.
@@ -48,26 +48,41 @@ def test_conflicts_are_counted(package: str, filename: str) -> None:
 @pytest.mark.parametrize(("grammar", "folder"), [(SCHEMA, "schema"), (QUERY, "query")], ids=["schema", "query"])
 def test_the_driver_gives_what_the_library_gives(grammar: Grammar, folder: str) -> None:
     library = grammar.parser
-    assert grammar._driver is not None
+    assert grammar.driver is not None
     agreed = 0
     for text in (case.text for case in read_cases(folder)):
         try:
             slow = library.parse(text)
         except (UnexpectedInput, RefusedWhileParsing):
             with pytest.raises((LookupError, RefusedWhileParsing)):
-                grammar._driver.parse(text)
+                grammar.driver.parse(text)
         else:
-            assert grammar._driver.parse(text) == slow
+            assert grammar.driver.parse(text) == slow
             agreed += 1
     assert agreed > 10
+
+
+@pytest.mark.parametrize("grammar", [SCHEMA, QUERY], ids=["schema", "query"])
+def test_the_tables_beside_a_grammar_are_its_own(grammar: Grammar) -> None:
+    stored = grammar.tables_path.read_text(encoding="utf-8")
+    assert stored == to_text(make_tables(grammar.text, grammar.parser)), "run `python hack/grammars.py`"
+
+
+@pytest.mark.parametrize("stored", [b"", b"[]", b'{"grammar":"other"}', None], ids=["empty", "list", "part", "stale"])
+def test_tables_of_another_grammar_are_not_used(stored: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    if stored is None:
+        stored = to_text(QUERY.tables._replace(grammar="0" * 64, states=[])).encode()
+    grammar, text = fresh(), QUERY.text.encode()
+    monkeypatch.setattr(grammar, "_beside", {QUERY.filename: text, QUERY.tables_path.name: stored}.__getitem__)
+    assert grammar.tables == QUERY.tables
 
 
 def fresh() -> Grammar:
     """The query grammar as another process would find it: nothing built yet."""
     return Grammar(
         package=QUERY._package,
-        filename=QUERY._filename,
-        callbacks=QUERY._callbacks,
+        filename=QUERY.filename,
+        callbacks=QUERY.callbacks,
         code="Q000",
         words=("query",),
         names={},
@@ -75,8 +90,8 @@ def fresh() -> Grammar:
 
 
 def works(grammar: Grammar) -> bool:
-    source = SourceText("query a() { match { $p: P } return { $p } }", "q")
-    return len(grammar.parse(source).queries) == 1
+    """Whether the library parses by it."""
+    return len(grammar.parser.parse("query a() { match { $p: P } return { $p } }").queries) == 1
 
 
 def test_cache_is_written_read_and_repaired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

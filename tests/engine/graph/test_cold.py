@@ -1,0 +1,35 @@
+"""A process that only reads loads nothing that others need: each of these costs every cold start its time."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import omnigraph
+
+_READS = """
+import sys, omnigraph
+graph = omnigraph.open(sys.argv[1])
+text = "query q($k: String) { match { $p: P { name: $k } } return { $p.name, $p.age } }"
+table = graph.query(text, {"k": "ann"}).table
+assert table.to_pylist() == [{"p.name": "ann", "p.age": 7}], table
+print(*sys.modules)
+"""
+_OTHERS = {
+    "httpx", "html", "lark", "pydantic", "pyspark", "regex", "rich", "scipy", "typer", "ulid", "yaml",
+    "omnigraph.embed", "omnigraph.maintain", "omnigraph.pipeline", "omnigraph.query.format", "omnigraph.read.frames",
+    "omnigraph.schema.migrate", "omnigraph.schema.mistakes", "omnigraph.schema.regex", "omnigraph.storage.branch",
+    "omnigraph.storage.change", "omnigraph.storage.cleanup", "omnigraph.storage.commit", "omnigraph.storage.create",
+    "omnigraph.storage.optimize", "omnigraph.storage.repair", "omnigraph.storage.schema_apply",
+    "omnigraph.write.columns", "omnigraph.write.loader", "omnigraph.write.mutation",
+}  # fmt: skip
+
+
+def test_a_read_imports_what_it_needs(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema="node P { name: String @key  age: I64 }")
+    graph.load('{"type": "P", "data": {"name": "ann", "age": 7}}\n')
+    graph.close()
+    done = subprocess.run([sys.executable, "-c", _READS, tmp_path / "g"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert _OTHERS.isdisjoint(done.stdout.split()), sorted(_OTHERS & set(done.stdout.split()))
