@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, indices, pc
 from omnigraph.read.datum import Longs
 from omnigraph.read.tables import ROW_ID, Readable, Rows, one_array
+from omnigraph.storage.conditions import one_of
 
 __all__ = ["PartialTable"]
 
@@ -73,7 +74,7 @@ class PartialTable(Rows):
 
     # ---- reading ----
 
-    def read(self, names: Iterable[str], filter: str | pc.Expression | None) -> tuple[Longs, pa.Table]:
+    def read(self, names: Iterable[str], filter: str | None) -> tuple[Longs, pa.Table]:
         """Look rows up.
 
         Returns:
@@ -93,7 +94,7 @@ class PartialTable(Rows):
     def among(self, name: str, values: Array, names: Iterable[str]) -> tuple[Longs, pa.Table]:
         """Look up the rows whose column has one of some distinct texts (and perhaps others)."""
         few = len(values) * _WHOLE < self._size or self._size < 100
-        return self.read(names, pc.field(name).isin(values) if few else None)
+        return self.read(names, one_of(name, values) if few else None)
 
     def absorb(self, row_ids: RowIds, columns: dict[str, Array]) -> Longs:
         """The positions of rows, given with some of their columns; what is new stays here."""

@@ -8,7 +8,6 @@ asked again, the needed columns are cached.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import date
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,8 @@ from omnigraph.read.hops import REFRESHED
 from omnigraph.read.tables import TableData
 from omnigraph.read.walk import conjuncts
 from omnigraph.read.word_lookup import WordSearch, words_asked
+from omnigraph.schema.literals import BOUNDS
+from omnigraph.storage.conditions import literal
 
 __all__ = ["ScanStep", "pushed_filter"]
 
@@ -28,18 +29,10 @@ _SQL = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
-def _literal(value: Any) -> str | None:
-    """A value in Lance's SQL, or None where it has no form that is surely right."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, str):
-        quoted = value.replace("'", "''")
-        return f"'{quoted}'"
-    if type(value) is date:
-        return f"date '{value.isoformat()}'"
-    return None
+def _literal(value: Any, base: str) -> str | None:
+    """A value in Lance's SQL, or None where it has no form that is surely right, or the column could never hold it."""
+    low, high = BOUNDS.get(base, (0, 0))
+    return None if isinstance(value, int) and base in BOUNDS and not low <= value <= high else literal(value)
 
 
 def _pushed(condition: Expr, params: Any) -> str | None:
@@ -56,12 +49,12 @@ def _pushed(condition: Expr, params: Any) -> str | None:
         return None
     value = right.value if isinstance(right, Lit) else params.get(right.name)
     if fn == "in" and isinstance(value, (list, tuple)):
-        texts = [_literal(v) for v in value if v is not None]
+        texts = [_literal(v, left.type.base) for v in value if v is not None]
         known = [t for t in texts if t is not None]
         return f"`{left.name}` IN ({', '.join(known)})" if known and len(known) == len(texts) else None
     if fn not in _SQL or right.type.base in ("F32", "F64"):
         return None
-    text = _literal(value)
+    text = _literal(value, left.type.base)
     return None if text is None else f"`{left.name}` {_SQL[fn]} {text}"
 
 
@@ -158,7 +151,7 @@ class ScanStep:
 
     def _pushed(self, ctx: Context) -> str | None:
         if self.key is not None:
-            text = _literal(self._id(ctx))
+            text = literal(self._id(ctx))
             if text is not None:
                 return f"`id` = {text}"
         return pushed_filter(self.where, ctx.params)

@@ -21,6 +21,7 @@ from lance.fragment import FragmentMetadata, RowIdSequence, write_fragments
 from omnigraph.errors import BadRequest, Conflict, Internal
 from omnigraph.storage.arrow import TICKET
 from omnigraph.storage.blobs import blob_columns, filled, own_errors
+from omnigraph.storage.conditions import one_of
 from omnigraph.storage.formats import refuse_unstable
 from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
@@ -153,7 +154,7 @@ def _find(dataset: lance.LanceDataset, ids: pa.Array[Any]) -> pa.Table:
     wanted: dict[str, Any] = {"columns": ["id"], "with_row_address": True, "with_row_id": True}
     if len(ids) < INDEX_BELOW_ROWS:
         parts = [
-            dataset.scanner(filter=f"id in ({_literals(ids.slice(start, LOOKUP_CHUNK))})", **wanted).to_table()
+            dataset.scanner(filter=one_of("id", ids.slice(start, LOOKUP_CHUNK)), **wanted).to_table()
             for start in range(0, len(ids), LOOKUP_CHUNK)
         ]
     else:
@@ -199,10 +200,6 @@ def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa
     ascending = np.argsort(row_ids.to_numpy(), kind="stable")
     order = np.concatenate([np.flatnonzero(known)[ascending], np.flatnonzero(~known)])
     return row_ids.take(ascending), upserts.take(order)
-
-
-def _literals(ids: pa.Array[Any] | pa.ChunkedArray[Any]) -> str:
-    return ", ".join("'" + str(i).replace("'", "''") + "'" for i in ids.to_pylist() if i is not None)
 
 
 def _guard(dataset: lance.LanceDataset, operation: Any) -> None:

@@ -27,7 +27,7 @@ from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef
 from omnigraph.ulids import new_ulid
 
-__all__ = ["commit", "settle_drift"]
+__all__ = ["check_head", "commit", "settle_drift"]
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
         schema_hash = Snapshot(engine, base).schema_hash
         check_expected(state, pins, schema_hash)
         check_same(base, state, pins)
-        _check_head(state, staging.expect_head)
+        check_head(state, staging.expect_head)
         refs = {key: _known(state, key) for key in keys}
         for key, ref in refs.items():
             if ref.branch == lance_branch(branch):
@@ -83,7 +83,8 @@ def _known(state: ManifestState, table_key: str) -> TableRef:
     return ref
 
 
-def _check_head(state: ManifestState, expected: str | None) -> None:
+def check_head(state: ManifestState, expected: str | None) -> None:
+    """Raise Conflict, `head_moved`, unless the branch's newest commit is the expected one; None is any."""
     if expected is not None and state.head.id != expected:
         raise Conflict(
             f"branch {state.branch!r} is at commit {state.head.id}, not at {expected}: read again and retry",
@@ -106,7 +107,7 @@ def _publish_merge(
         expected=pins,
         schema_hash=schema_hash,
         already=lambda _: None,
-        check=lambda state: _check_head(state, staging.expect_head),
+        check=lambda state: check_head(state, staging.expect_head),
     )
 
 
@@ -251,7 +252,7 @@ class _Write:
             expected=self.pins,
             schema_hash=self.schema_hash,
             already=self._already,
-            check=lambda state: _check_head(state, self.staging.expect_head),
+            check=lambda state: check_head(state, self.staging.expect_head),
         )
         for ref in refs:
             self.engine.store.remember(replace(ref, stamp=done.id), self.handles[ref.table_key])

@@ -10,7 +10,6 @@ from typing import Any
 import lance
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from lance.query import FullTextOperator, MatchQuery
 
 from omnigraph.errors import BadRequest, NotFound
@@ -35,8 +34,6 @@ from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
 __all__ = ["Snapshot"]
-
-Filter = str | pc.Expression | None
 
 
 class Snapshot:
@@ -115,19 +112,19 @@ class Snapshot:
         return schema
 
     def scan(
-        self, table_key: str, columns: Sequence[str] | None = None, filter: Filter = None, limit: int | None = None
+        self, table_key: str, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None
     ) -> pa.Table:
         """The table's rows; `columns` may name `_rowid`, `_row_created_at_version`, `_row_last_updated_at_version`.
 
         Args:
-            filter: a Lance SQL condition or a pyarrow expression.
+            filter: a condition in Lance's SQL.
         """
         with self._reading(table_key):
             rows: pa.Table = self._scanner(table_key, columns, filter, limit).to_table()
         return rows
 
     def scan_batches(
-        self, table_key: str, columns: Sequence[str] | None = None, filter: Filter = None, limit: int | None = None
+        self, table_key: str, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None
     ) -> pa.RecordBatchReader:
         """As `scan`, batch by batch."""
         with self._reading(table_key):
@@ -151,7 +148,7 @@ class Snapshot:
             raise
 
     def _scanner(
-        self, table_key: str, columns: Sequence[str] | None, filter: Filter, limit: int | None
+        self, table_key: str, columns: Sequence[str] | None, filter: str | None, limit: int | None
     ) -> lance.LanceScanner:
         dataset = self.dataset(table_key)
         names = None if columns is None else list(columns)
@@ -301,7 +298,7 @@ class Snapshot:
             found = found.combine_chunks()
         return null_mask(self.dataset(table_key).schema.field(column), found)
 
-    def count_rows(self, table_key: str, filter: Filter = None) -> int:
+    def count_rows(self, table_key: str, filter: str | None = None) -> int:
         """Rows of a table, all or those that a filter keeps."""
         if filter is None:
             return self.ref(table_key).row_count

@@ -6,23 +6,28 @@ Text is read as a value only where the source has nothing but text (CSV) or wher
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.mapping import DateFormat
 
-__all__ = ["Cast", "cast_column", "nulls_of", "one_chunk"]
+__all__ = ["Cast", "cast_column", "nulls_of", "one_chunk", "values_column"]
 
+_EPOCH, _MS_PER_DAY = date(1970, 1, 1).toordinal(), 86_400_000
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
 _ZONED = r"(Z|[+-]\d{2}:?\d{2})$"
 _TIME = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,3}0*)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
 _INTEGER = r"^[+-]?\d{1,20}$"
+_DATES = (date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH)
+_TIMES = (_DATES[0] * _MS_PER_DAY, (_DATES[1] + 1) * _MS_PER_DAY - 1)
 _FLOAT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
@@ -45,6 +50,20 @@ def one_chunk(column: Array | Chunked) -> Array:
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return column
+
+
+def values_column(values: Sequence[Any]) -> Array:
+    """Python values, all of one kind, in the Arrow type they suggest; integers past 2^63 are unsigned.
+
+    Raises:
+        BadRequest: no Arrow type holds them.
+    """
+    for kind in (None, pa.uint64(), pa.list_(pa.uint64())):  # left alone, Arrow takes every integer for int64
+        try:
+            return pa.array(values, kind)
+        except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError):
+            continue
+    raise BadRequest(f"{values[0]!r} is no value of any property")
 
 
 def cast_column(column: Array | Chunked, kind: Type, *, text: bool = False, form: DateFormat | None = None) -> Cast:
@@ -76,24 +95,23 @@ def _plain(column: Array) -> Array:
 def _scalar(column: Array, base: str, text: bool, form: DateFormat | None) -> Cast:
     target, kind = arrow_type(Type(base)), column.type
     if base == "DateTime":
-        return _datetime(column, form)
+        return _within(_datetime(column, form), _TIMES)
     if base == "Date":
-        return _date(column, form)
+        return _within(_date(column, form), _DATES)
     if kind == target:
-        return Cast(column)
+        return _finite(Cast(column)) if pa.types.is_floating(kind) else Cast(column)
     if pa.types.is_string(kind) and text:
         if base == "Bool":
             return _checked(column, pc.is_in(column, value_set=pa.array(["true", "false"])), lambda c: c.cast(target))
         pattern = _INTEGER if base in INTEGERS else _FLOAT
-        return _checked(column, pc.match_substring_regex(column, pattern), lambda c: c.cast(target))
+        cast = _checked(column, pc.match_substring_regex(column, pattern), lambda c: c.cast(target))
+        return _finite(cast) if base in ("F32", "F64") else cast
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if base in ("String", "Enum", "Bool") or not number:
         return Cast(_nulls(len(column), target), pc.is_valid(column))
     if base in ("F32", "F64") and not pa.types.is_integer(kind):
         # Fewer digits are no loss worth refusing; turning a finite number into infinity is.
-        out = column.cast(target, safe=False)
-        finite = column if pa.types.is_floating(kind) else column.cast(pa.float64())
-        return _marked(out, pc.and_(pc.is_inf(out), pc.invert(pc.is_inf(finite))))
+        return _finite(Cast(column.cast(target, safe=False)))
     return _checked(column, None, lambda c: c.cast(target))
 
 
@@ -194,6 +212,24 @@ def _vector(column: Array, kind: Type) -> Cast:
     if bad is not None:
         column = pc.if_else(bad, _nulls(len(column), source), column)
     return Cast(column.cast(pa.list_(source.value_type)).cast(target, safe=False), bad)
+
+
+def _finite(cast: Cast) -> Cast:
+    """NaN and infinity are no numbers here: nothing that compares, sums or exports would know what to do with them."""
+    return _also(cast, pc.invert(pc.is_finite(cast.column)))
+
+
+def _within(cast: Cast, bounds: tuple[int, int]) -> Cast:
+    """Dates and times of the years 1 to 9999 alone, as the languages write them."""
+    number = cast.column.view(pa.int32() if pa.types.is_date32(cast.column.type) else pa.int64())
+    return _also(cast, pc.or_(pc.less(number, bounds[0]), pc.greater(number, bounds[1])))
+
+
+def _also(cast: Cast, bad: Array) -> Cast:
+    marked = _marked(cast.column, bad)
+    if marked.bad is None:
+        return cast
+    return Cast(marked.column, marked.bad if cast.bad is None else pc.or_(cast.bad, marked.bad))
 
 
 def _marked(column: Array, bad: Array) -> Cast:

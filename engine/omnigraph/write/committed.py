@@ -10,6 +10,7 @@ from omnigraph.errors import Conflict
 from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot
+from omnigraph.storage.conditions import one_of
 from omnigraph.write.blobs import blob_names, ticketed
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import Column, Rows
@@ -53,8 +54,9 @@ class Committed:
         if self._empty(table_key) or len(values) == 0:
             return self._none(table_key, names)
         wanted = pc.unique(one_chunk(values)).drop_null()
-        if len(wanted) <= LOOKUP_LIMIT:
-            return self.snapshot.scan(table_key, names, filter=pc.field(column).isin(wanted))
+        test = one_of(column, wanted) if len(wanted) <= LOOKUP_LIMIT else None
+        if test is not None:
+            return self.snapshot.scan(table_key, names, filter=test)
         read = names if column in names else [*names, column]
         parts = []
         for piece in _pieces(self.snapshot.scan_batches(table_key, read), len(wanted)):

@@ -209,6 +209,8 @@ def _tokenable(column: Column) -> Array:
     values = one_chunk(column)
     if pa.types.is_list(values.type):
         return pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
+    if pa.types.is_floating(values.type):
+        return pc.add(values, pa.scalar(0, values.type))  # -0.0 is the same number as 0.0
     return values
 
 

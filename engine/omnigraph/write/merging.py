@@ -18,6 +18,7 @@ from omnigraph.read.entity import plain_rows
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, TableChange, WriterKind
 from omnigraph.storage.arrow import moving_schema
+from omnigraph.storage.commit import check_head
 from omnigraph.ulids import new_ulid
 from omnigraph.write.blobs import Tickets, blob_names
 from omnigraph.write.columns import one_chunk
@@ -122,6 +123,7 @@ def merge(
         done = done_before(repository, target, operation_id)
         if done is not None:
             return MergeResult("already_up_to_date", done, done.parents[0], theirs.head.id)
+    check_head(ours.state, expect_head)
     base = repository.merge_base(ours, theirs)
     if base.head.id == theirs.head.id:
         return MergeResult("already_up_to_date", None, base.head.id, theirs.head.id)

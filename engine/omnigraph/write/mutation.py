@@ -29,10 +29,11 @@ from omnigraph.read.scan import pushed_filter
 from omnigraph.read.walk import conjuncts, may_fail
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
+from omnigraph.storage.commit import check_head
 from omnigraph.ulids import new_ulid
 from omnigraph.write import constraints
 from omnigraph.write.blobs import BlobSpool, blob_problem
-from omnigraph.write.columns import cast_column, one_chunk
+from omnigraph.write.columns import cast_column, one_chunk, values_column
 from omnigraph.write.committed import refuse_repeated
 from omnigraph.write.embedding import (
     EmbedWhen,
@@ -93,6 +94,7 @@ def mutate(
         if done is not None:
             return MutationResult(0, 0, done)
     snapshot = repository.snapshot(branch)
+    check_head(snapshot.state, expect_head)  # also where nothing changes; the commit asks again
     with BlobSpool() as blobs:
         run = _Run(snapshot.catalog, MutationStaging(snapshot, blobs), dict(params), datetime.now(UTC), operation)
         return _carried_out(repository, compiled, run, actor, operation_id, expect_head, embed)
@@ -177,10 +179,7 @@ class _Run:
         """The property's new value in each of `n` rows."""
         if isinstance(expr, (Lit, Param)):  # a Blob or a Vector too, which no expression computes
             value = self._value(expr)
-            # Arrow guesses int64 for an integer; only a U64 can be larger.
-            large = isinstance(value, int) and value >= 2**63
-            wide = isinstance(value, bytes)
-            column: Array = pa.array([value], pa.uint64() if large else pa.large_binary() if wide else None)
+            column = pa.array([value], pa.large_binary()) if isinstance(value, bytes) else values_column([value])
         else:
             computed = compile_expr(expr)(rows)
             column = computed if isinstance(computed, pa.Array) else as_array(computed, 1)
@@ -229,7 +228,7 @@ class _Run:
         if not isinstance(parts, list) or len(parts) != len(kinds) or any(p is None for p in parts):
             names = ", ".join(node.key) or "id"
             raise BadRequest(f"{edge.name}: {word} holds the key of a {node.name} ({names}), not {value!r}")
-        cast = endpoint(node, [pa.array([part]) for part in parts], text=len(kinds) > 1)
+        cast = endpoint(node, [values_column([part]) for part in parts], text=len(kinds) > 1)
         if cast.bad is not None:
             raise BadRequest(f"{edge.name}: {word}: {value!r} is no key of {node.name}")
         return cast.column

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
-from omnigraph.read.compute import pc
+from omnigraph.read.compute import Scalar, pc
 from omnigraph.write.findings import FILE, ROW, BadRecord, Findings
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import SourceFile, SourcePlan, open_source
@@ -194,10 +195,9 @@ def _raw(
     for batch, start in _tables(plan, source, reading):
         hits = wanted[(wanted > start) & (wanted <= start + batch.num_rows)]
         if len(hits):
-            taken = batch.take(pa.array(hits - start - 1)).to_pylist()
-            for row, values in zip(hits.tolist(), taken, strict=True):
-                raw = json.loads(json.dumps(values, default=_text))
-                yield row, {"source": f"{source.label} row {row}", "file": source.label, "row": row, "raw": raw}
+            for row in hits.tolist():
+                given = {n: _plain(c[row - start - 1]) for n, c in zip(batch.schema.names, batch.columns, strict=True)}
+                yield row, {"source": f"{source.label} row {row}", "file": source.label, "row": row, "raw": given}
 
 
 def _tables(plan: SourcePlan, source: SourceFile, reading: Reading) -> Iterator[tuple[pa.RecordBatch, int]]:
@@ -230,7 +230,21 @@ def _lines(stream: BinaryIO, offsets: Sequence[int]) -> Iterator[tuple[int, int,
         line += 1
 
 
-def _text(value: Any) -> Any:
-    if isinstance(value, bytes):
-        return "base64:" + base64.b64encode(value).decode()
-    return value.isoformat() if hasattr(value, "isoformat") else str(value)
+def _plain(value: Scalar) -> Any:
+    """A value of a source's column for JSON; as a text where JSON, or Python, knows no such value."""
+    kind = value.type
+    if not value.is_valid:
+        return None
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return [_plain(one) for one in value.values]
+    if pa.types.is_struct(kind):
+        return {name: _plain(one) for name, one in value.items()}
+    try:
+        plain = value.as_py()
+    except (ValueError, OverflowError):
+        return str(value.cast(pa.string()))
+    if isinstance(plain, bytes):
+        return "base64:" + base64.b64encode(plain).decode()
+    if isinstance(plain, (str, int)) or (isinstance(plain, float) and math.isfinite(plain)):
+        return plain
+    return plain.isoformat() if hasattr(plain, "isoformat") else str(plain)

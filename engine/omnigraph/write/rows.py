@@ -19,7 +19,7 @@ from omnigraph.read.compute import Array, Chunked, Scalar, pc
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.blobs import BlobSpool, blob_problem
-from omnigraph.write.columns import Cast, cast_column, nulls_of
+from omnigraph.write.columns import Cast, cast_column, nulls_of, values_column
 from omnigraph.write.constraints import check_values
 from omnigraph.write.embedding import given_texts, made_vectors
 from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
@@ -98,8 +98,7 @@ def default_column(prop: Property, n: int) -> Array:
     if not prop.has_default or prop.default is None:
         return nulls_of(prop.type, n)
     value = list(prop.default) if isinstance(prop.default, tuple) else prop.default
-    one = pa.array([value])
-    cast = cast_column(one, prop.type)
+    cast = cast_column(values_column([value]), prop.type)
     return cast.column.take(pa.array(np.zeros(n, dtype=np.int64)))
 
 
@@ -204,9 +203,11 @@ def _either(a: Array | None, b: Array | None) -> Array | None:
 def _value_text(value: Scalar) -> str:
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":  # what Python calls it depends on pandas
         return str(value.cast(pa.string()))
+    if value.is_valid and pa.types.is_list(value.type):
+        return f"[{', '.join(map(_value_text, value.values))}]"
     try:
         return repr(value.as_py())
-    except ValueError:  # finer than Python's times
+    except (ValueError, OverflowError):  # finer than Python's times, or of a year that it doesn't have
         return str(value.cast(pa.string()))
 
 

@@ -17,7 +17,7 @@ from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.storage.blobs import PIECE_BYTES
 from omnigraph.write.blobs import blob_names
-from omnigraph.write.columns import Cast, cast_column
+from omnigraph.write.columns import Cast, cast_column, values_column
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint
 
@@ -247,7 +247,7 @@ def typed_rows(
     for name, at in plan.properties.items():
         given[name] = Given(column(at), (omitted or {}).get(at), text=text, form=source.date_format(name))
     for name, value in plan.constants.items():
-        one: Array = pa.array([value] * n)
+        one = values_column([value]).take(pa.array(np.zeros(n, dtype=np.int64)))
         given[name] = Given(one, form=source.date_format(name))
     ends: list[tuple[Cast, None]] = []
     if isinstance(entity, EdgeType):

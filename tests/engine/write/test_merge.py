@@ -281,6 +281,9 @@ def test_a_merge_is_done_once_and_refuses_a_moved_head(graph: omnigraph.Graph) -
     assert first.commit is not None
     assert again.commit is not None
     assert again.commit.id == first.commit.id
+    graph.branches.create("same")
+    with pytest.raises(Conflict, match="read again"):
+        graph.branches.merge("same", expect_head=stale)
     assert "e" not in people(graph)
 
 

@@ -186,6 +186,8 @@ def test_an_expected_head_that_is_gone_is_a_conflict(graph: Repository) -> None:
     run(graph, 'query q() { insert Note { text: "1" } }', expect_head=old)
     with pytest.raises(Conflict):
         run(graph, 'query q() { insert Note { text: "2" } }', expect_head=old)
+    with pytest.raises(Conflict):  # what changes nothing relies on the head as well
+        run(graph, 'query q() { delete Note where text = "2" }', expect_head=old)
 
 
 def test_where_compares_times_and_now_is_one_moment(graph: Repository) -> None:
