@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 
@@ -57,6 +58,7 @@ def create_app(
         settings=settings,
         metrics=metrics,
         limiter=anyio.CapacityLimiter(settings.threads),
+        readers=ThreadPoolExecutor(settings.threads, thread_name_prefix="omnigraph-read"),
     )
     errors.install(app)
     for module in (health, data, blobs, queries, lineage):

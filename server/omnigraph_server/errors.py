@@ -56,6 +56,8 @@ def status_of(error: OmniGraphError) -> int:
     """The HTTP status of an error of the product."""
     if isinstance(error, Conflict) and error.code == "head_moved":
         return 412
+    if error.code == "query_cancelled":
+        return 499  # the caller has hung up: for the log and the metrics alone
     return next((status for kind, status in _STATUS if isinstance(error, kind)), 500)
 
 

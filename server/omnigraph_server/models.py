@@ -27,6 +27,10 @@ class Strict(BaseModel):
 Point: TypeAlias = Annotated[int, Field(ge=1, le=2**63 - 1)] | str
 
 
+_TIMEOUT = "how long the query may take; the server may allow less"
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class QueryRequest(Strict):
     query: str = Field(
         description="The text in the query language", examples=["query q() { match { $p: Person } return { $p.name } }"]
@@ -35,6 +39,7 @@ class QueryRequest(Strict):
     params: dict[str, Any] = Field(default_factory=dict, description="Values by parameter name")
     branch: str = Field(default="main", description="The branch to read")
     snapshot: Point | None = Field(default=None, description="A manifest version or commit id to read it at")
+    timeout_seconds: Seconds | None = Field(default=None, description=_TIMEOUT)
 
 
 class MutateRequest(Strict):
@@ -48,6 +53,7 @@ class InvokeRequest(Strict):
     params: dict[str, Any] = Field(default_factory=dict, description="Values by parameter name")
     branch: str = Field(default="main", description="The branch to read or change")
     snapshot: Point | None = Field(default=None, description="For reads: a manifest version or commit id")
+    timeout_seconds: Seconds | None = Field(default=None, description=f"For reads: {_TIMEOUT}")
 
 
 class BranchCreate(Strict):

@@ -17,8 +17,8 @@ class Settings:
 
     Args:
         body_max_bytes: largest request body.
-        query_max_seconds: how long a caller waits for a query at most.
-        threads: how many graph operations run at the same time; others wait.
+        query_max_seconds: how long a caller waits for a query at most; a request may ask for less.
+        threads: how many queries run at the same time, and as many other operations beside them; more wait.
         shutdown_seconds: how long running requests may go on after SIGTERM.
     """
 

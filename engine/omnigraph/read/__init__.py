@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from omnigraph.deferred import deferred
 from omnigraph.read.entity import entity, plain_rows
 from omnigraph.read.execute import execute, explain
-from omnigraph.read.render import FORMATS, html_table, json_rows, render
+from omnigraph.read.render import FORMATS, html_table, json_array, json_rows, render
 
 if TYPE_CHECKING:
     from omnigraph.read.blob import Blob, open_blob
@@ -20,6 +20,7 @@ __all__ = [
     "execute",
     "explain",
     "html_table",
+    "json_array",
     "json_rows",
     "library",
     "networkx_graph",

@@ -15,7 +15,7 @@ from omnigraph.query.ir import CompiledQuery
 from omnigraph.read.adjacency import AdjacencyCache, adjacency
 from omnigraph.read.datum import Fault
 from omnigraph.read.frame import Context
-from omnigraph.read.limits import UNLIMITED, Limits, end, hold
+from omnigraph.read.limits import Limits, apart, limited
 from omnigraph.read.plan import plan
 from omnigraph.read.settings import ReadSettings, read_settings
 from omnigraph.read.tables import TABLES, TableCache
@@ -31,7 +31,6 @@ def _context(
     snapshot: Snapshot,
     params: Mapping[str, Any],
     settings: ReadSettings | None = None,
-    limits: Limits = UNLIMITED,
 ) -> Context:
     instant = datetime.now(UTC)
     settings = settings or read_settings()
@@ -47,7 +46,6 @@ def _context(
         tables=tables,
         adjacency=edges,
         settings=settings,
-        limits=limits,
     )
 
 
@@ -66,7 +64,7 @@ def execute(
         compiled: from `compile_query`, against the snapshot's catalog.
         snapshot: what is read; the same from first to last.
         params: from `bind_params`; a missing one is null.
-        deadline: `time.monotonic()` after which the query is given up.
+        deadline: `time.monotonic()` after which the query is given up, wherever it may be.
         cancelled: asked between blocks of work; True gives the query up.
         settings: limits and preferences other than the process's.
 
@@ -80,15 +78,23 @@ def execute(
     """
     if compiled.kind != "read":
         raise BadRequest(f"query {compiled.name!r} changes the graph: run it as a mutation")
-    limits = UNLIMITED if deadline is None and cancelled is None else Limits(deadline, cancelled)
-    ctx = _context(snapshot, params, settings, limits)
-    token = hold(limits)
-    try:
-        return plan(compiled, ctx.catalog, snapshot).run(ctx)
-    except Fault as fault:
-        raise fault.of(compiled.name) from None
-    finally:
-        end(token)
+    ctx = _context(snapshot, params, settings)
+
+    def run() -> pa.Table:
+        try:
+            return plan(compiled, ctx.catalog, snapshot).run(ctx)
+        except Fault as fault:
+            raise fault.of(compiled.name) from None
+        except MemoryError as error:  # numpy's and Arrow's among them
+            raise BadRequest(
+                f"query `{compiled.name}` needs more memory than there is ({error}): narrow the match or return less",
+                code="query_too_large",
+            ) from error
+
+    if deadline is None and cancelled is None:
+        return run()
+    with limited(Limits(deadline, cancelled)):
+        return run() if deadline is None else apart(run)
 
 
 def explain(

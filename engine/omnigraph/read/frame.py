@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
+from omnigraph.read import limits
 from omnigraph.read.adjacency import AdjacencyCache
 from omnigraph.read.compute import Array, indices, taken
-from omnigraph.read.limits import UNLIMITED, Limits
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import Readable, Rows, TableCache
@@ -80,7 +80,6 @@ class Context:
     """What one execution has at hand: one snapshot, one instant, one set of parameters.
 
     Args:
-        limits: how long it may go on.
         trace: notes what each step did, or None.
     """
 
@@ -91,7 +90,6 @@ class Context:
     tables: TableCache
     adjacency: AdjacencyCache
     settings: ReadSettings
-    limits: Limits = UNLIMITED
     trace: Trace | None = None
     _partials: dict[str, PartialTable] = field(default_factory=dict)
     _spent: dict[Hashable, tuple[float, float]] = field(default_factory=dict)  # by earlier queries, by this one
@@ -125,7 +123,7 @@ class Context:
 
     def check(self) -> None:
         """Raises BadRequest once the query's time is over or its caller is gone."""
-        self.limits.check()
+        limits.check()
 
     def check_rows(self, rows: int, what: str) -> None:
         """Raises BadRequest where a step would make more rows than `max_rows`, or more bytes of positions."""

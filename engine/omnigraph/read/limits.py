@@ -1,7 +1,7 @@
 """How long the question at hand may still go on.
 
-The limits of a query hold for all that its thread does, however deep: `check` is asked between two blocks of work. What
-can't be cut into blocks, one long call of numpy, Arrow or Lance, is done `apart`, and its asker leaves in time.
+The limits of a query hold for all that its thread does, however deep: `check` is asked between two blocks of work. A
+single call of numpy, Arrow or Lance may still take long, so what has a deadline is done `apart`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import ContextVar, Token
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -26,18 +26,15 @@ __all__ = [
     "begin",
     "check",
     "current",
-    "end",
-    "hold",
     "limited",
 ]
 
 T = TypeVar("T")
 
-BLOCK_ROWS = 1 << 16
-"""Rows of a block between two checks, where a row may cost a microsecond."""
+BLOCK_ROWS = 1 << 18
+"""Rows of a block between two checks, where a row may cost some microseconds."""
 
 _PAUSE = 0.02  # seconds between two questions whether the caller is still there
-_LONG = 500_000  # rows from which on a single call may take a noticeable time
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,37 +87,22 @@ def check() -> None:
     _CURRENT.get().check()
 
 
-def hold(limits: Limits) -> Token[Limits]:
-    """Let limits hold for this thread until `end`."""
-    return _CURRENT.set(limits)
-
-
-def end(token: Token[Limits]) -> None:
-    """The limits before are those again."""
-    _CURRENT.reset(token)
-
-
 @contextmanager
 def limited(limits: Limits) -> Iterator[None]:
-    """`hold` and `end` around a block of code."""
-    token = hold(limits)
+    """Let limits hold for this thread inside a block of code."""
+    token = _CURRENT.set(limits)
     try:
         yield
     finally:
-        end(token)
+        _CURRENT.reset(token)
 
 
-def apart(work: Callable[[], T], size: int = _LONG) -> T:
-    """Do what can't be cut into blocks: on a thread of its own where its asker may have to leave before the end.
+def apart(work: Callable[[], T]) -> T:
+    """Do work on a thread of its own, so that its asker, who has limits, leaves in time wherever the work may be.
 
-    Whoever leaves is free at once; the call runs to its end unheard.
-
-    Args:
-        size: about how many rows it goes over.
+    Whoever leaves is free at once; the work ends at its next check.
     """
     limits = current()
-    if not limits.pressing or size < _LONG:
-        return work()
     limits.check()
     left = threading.Event()
     call = Call(work, Limits(limits.deadline, left.is_set, pressing=False))

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from omnigraph.query.ir import Prop
+from omnigraph.read import limits
 from omnigraph.read.datum import Fault
 from omnigraph.read.frame import Context
 
@@ -42,4 +43,4 @@ def question_vector(ctx: Context, table_key: str, prop: Prop, text: str) -> npt.
     if len(models) > 1:
         raise Fault(f"{what}: the vectors are of several models: {', '.join(sorted(models))}", code="embed_model")
     model = models.pop() if models else None
-    return made.query(text, prop.type.dim, model=model, deadline=ctx.limits.deadline).astype(np.float64)
+    return made.query(text, prop.type.dim, model=model, deadline=limits.current().deadline).astype(np.float64)

@@ -1,11 +1,12 @@
 """Results for people and programs: table, json, jsonl, csv, kv, arrow.
 
 On the wire dates are ISO 8601, DateTime ends in `Z`, and a 64-bit integer that a double can't hold exactly (beyond
-2^53 − 1) is a string. Conversion is by column; only the rows of a result, which leave the engine here, become objects.
+2^53 − 1) is a string. Text is made column by column (see `texts`), some thousand rows at a time.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import sys
@@ -17,13 +18,16 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import ResultColumn
 from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.read.texts import LOOSE, SAFE, TIGHT, cells, data_of, joined, json_objects, quoted_cells
 
-__all__ = ["FORMATS", "html_table", "json_rows", "render"]
+__all__ = ["FORMATS", "html_table", "json_array", "json_rows", "render"]
 
 FORMATS = ("table", "json", "jsonl", "csv", "kv", "arrow")
 
-_SAFE = 2**53 - 1
 _BATCH = 8192
+_BATCH_BYTES = 32 << 20
+_ARROW_ROWS = 1 << 16
+_READ = 1000  # rows; rich lays all of them out before it shows the first
 
 
 def _json_values(column: Array | Chunked) -> Any:
@@ -42,9 +46,9 @@ def _json_values(column: Array | Chunked) -> Any:
     if pa.types.is_int64(kind) or pa.types.is_uint64(kind):
         values = column.to_pylist()
         bounds = pc.min_max(column).as_py()
-        if bounds["min"] is None or (bounds["min"] >= -_SAFE and bounds["max"] <= _SAFE):
+        if bounds["min"] is None or (bounds["min"] >= -SAFE and bounds["max"] <= SAFE):
             return values
-        return [v if v is None or -_SAFE <= v <= _SAFE else str(v) for v in values]
+        return [v if v is None or -SAFE <= v <= SAFE else str(v) for v in values]
     if pa.types.is_floating(kind):
         # JSON has no NaN and no infinity; they go out as text rather than as a broken document.
         return [v if v is None or math.isfinite(v) else str(v) for v in column.to_pylist()]
@@ -72,6 +76,14 @@ def json_rows(table: pa.Table, columns: Sequence[ResultColumn]) -> list[dict[str
     return [dict(zip(names, row, strict=True)) for row in zip(*parts, strict=True)] if parts else []
 
 
+def _blocks(table: pa.Table) -> Iterator[list[Array]]:
+    """The columns, some thousand rows at a time, or fewer where they are long."""
+    size = min(_BATCH, max(1, _BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
+    for at in range(0, table.num_rows, size):
+        block = table.slice(at, size)
+        yield [block.column(i).combine_chunks() for i in range(block.num_columns)]
+
+
 def _row_batches(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[list[dict[str, Any]]]:
     for at in range(0, table.num_rows, _BATCH):
         yield json_rows(table.slice(at, _BATCH), columns)
@@ -90,49 +102,80 @@ def _cell(value: Any) -> str:
     return value if isinstance(value, str) else _dumps(value) if isinstance(value, (dict, list)) else str(value)
 
 
-def _json(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
-    yield "["
-    first = True
-    for rows in _row_batches(table, columns):
-        yield ("\n  " if first else ",\n  ") + ",\n  ".join(_dumps(row) for row in rows)
+def json_array(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[bytes]:
+    """The rows as one JSON array without white space, in UTF-8, piece by piece."""
+    names, first = [c.name for c in columns], True
+    for block in _blocks(table):
+        data = data_of(json_objects(names, block, TIGHT, ",", ""))
+        yield b"[" + data[1:] if first else data
         first = False
-    yield "]\n" if first else "\n]\n"
+    yield b"[]" if first else b"]"
+
+
+def _json(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
+    names, first = [c.name for c in columns], True
+    for block in _blocks(table):
+        data = data_of(json_objects(names, block, LOOSE, ",\n  ", "")).decode()
+        yield "[" + data[1:] if first else data
+        first = False
+    yield "[]\n" if first else "\n]\n"
 
 
 def _jsonl(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
-    for rows in _row_batches(table, columns):
-        yield "".join(_dumps(row) + "\n" for row in rows)
-
-
-def _csv_cell(value: Any) -> str:
-    """A null is an empty cell, an empty text is `""`, so that a reader (our own load, too) can tell them apart."""
-    text = _cell(value)
-    if value is not None and (not text or text != text.strip() or any(c in text for c in ',"\r\n')):
-        return '"' + text.replace('"', '""') + '"'
-    return text
+    names = [c.name for c in columns]
+    for block in _blocks(table):
+        yield data_of(json_objects(names, block, LOOSE, "", "\n")).decode()
 
 
 def _csv(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
-    yield ",".join(_csv_cell(c.name) for c in columns) + "\n"
-    for rows in _row_batches(table, columns):
-        yield "".join(",".join(_csv_cell(v) for v in row.values()) + "\n" for row in rows)
+    heads = quoted_cells(pa.array([c.name for c in columns], pa.string())).to_pylist()
+    yield ",".join(heads) + "\n"
+    for block in _blocks(table):
+        yield data_of(joined(*_between([quoted_cells(column) for column in block], ","), "\n")).decode()
+
+
+def _between(columns: Sequence[Array], sign: str) -> list[Array | str]:
+    return [part for column in columns for part in (sign, column)][1:]
 
 
 def _kv(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
     width = max((len(c.name) for c in columns), default=0)
+    heads = [f"{c.name:<{width}}  " for c in columns]
     first = True
-    for rows in _row_batches(table, columns):
-        for row in rows:
-            head = "" if first else "\n"
-            first = False
-            yield head + "".join(f"{name:<{width}}  {_cell(value)}\n" for name, value in row.items())
+    for block in _blocks(table):
+        parts = [part for head, column in zip(heads, block, strict=True) for part in (head, cells(column, ""), "\n")]
+        text = data_of(joined("\n", *parts)).decode()
+        yield text[1:] if first else text
+        first = False
+
+
+class _Pieces(io.RawIOBase):
+    """A file whose content is taken away as it is written."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._parts.append(bytes(data))
+        return len(self._parts[-1])
+
+    def taken(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
 
 
 def _arrow(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[bytes]:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    yield sink.getvalue().to_pybytes()
+    pieces = _Pieces()
+    with pa.ipc.new_stream(pieces, table.schema) as writer:
+        size = min(_ARROW_ROWS, max(1, _BATCH_BYTES * table.num_rows // max(1, table.nbytes)))
+        for number, batch in enumerate(table.to_batches(max_chunksize=size)):
+            if number:
+                yield pieces.taken()
+            writer.write_batch(batch)
+    yield pieces.taken()
 
 
 def _shown(value: Any) -> str:
@@ -140,20 +183,22 @@ def _shown(value: Any) -> str:
 
 
 def _table(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
-    """With rich on a terminal, plain aligned text elsewhere."""
-    if sys.stdout.isatty():
+    """With rich on a terminal, plain aligned text elsewhere, and where there is more than a person reads."""
+    if sys.stdout.isatty() and table.num_rows <= _READ:
         yield from _rich(table, columns)
         return
-    for rows in _row_batches(table, columns) if table.num_rows else [[]]:
-        cells = [[_shown(v).replace("\n", "\\n") for v in row.values()] for row in rows]
-        widths = [max([len(c.name), *(len(row[i]) for row in cells)]) for i, c in enumerate(columns)]
-        right = [c.type.base in ("I32", "I64", "U32", "U64", "F32", "F64") and not c.type.list for c in columns]
-
-        def line(values: Sequence[str], widths: list[int] = widths, right: list[bool] = right) -> str:
-            parts = [v.rjust(w) if r else v.ljust(w) for v, w, r in zip(values, widths, right, strict=True)]
-            return "  ".join(parts).rstrip() + "\n"
-
-        yield line([c.name for c in columns]) + line(["─" * w for w in widths]) + "".join(line(row) for row in cells)
+    names = [c.name for c in columns]
+    right = [c.type.base in ("I32", "I64", "U32", "U64", "F32", "F64") and not c.type.list for c in columns]
+    for block in _blocks(table) if table.num_rows else [[pa.array([], pa.string())] * len(columns)]:
+        shown = [pc.replace_substring(cells(column, "∅"), pattern="\n", replacement="\\n") for column in block]
+        longest = [pc.max(pc.utf8_length(column)).as_py() or 0 for column in shown]
+        widths = [max(len(name), length) for name, length in zip(names, longest, strict=True)]
+        pads = [pc.utf8_lpad if r else pc.utf8_rpad for r in right]
+        padded = [pad(column, width=w) for pad, column, w in zip(pads, shown, widths, strict=True)]
+        heads = [name.rjust(w) if r else name.ljust(w) for name, w, r in zip(names, widths, right, strict=True)]
+        yield "  ".join(heads).rstrip() + "\n" + "  ".join("─" * w for w in widths) + "\n"
+        lines = joined(pc.utf8_rtrim_whitespace(joined(*_between(padded, "  "))), "\n")
+        yield data_of(lines).decode()
     yield f"{table.num_rows} row{'' if table.num_rows == 1 else 's'}\n"
 
 

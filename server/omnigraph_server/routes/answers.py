@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import Request, Response
+from fastapi.responses import StreamingResponse
 
 from omnigraph.errors import BadRequest, Conflict, Forbidden
-from omnigraph.read import json_rows
+from omnigraph.graph import QueryResult
+from omnigraph.read import json_array
 from omnigraph_server.auth import Principal
 from omnigraph_server.models import MutateReply
-from omnigraph_server.service import Service
+from omnigraph_server.service import Service, Watch
 
 __all__ = ["ARROW", "answer_mutation", "answer_query", "expected_head", "refuse_read_only"]
 
 ARROW = "application/vnd.apache.arrow.stream"
+
+_WHOLE_BYTES = 1 << 20  # up to which an answer is one body
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Args:
+    begin: the first bytes of the body.
+    rest: those after them, piece by piece; None where there are none.
+    """
+
+    result: QueryResult
+    begin: bytes
+    rest: Iterator[bytes] | None
 
 
 async def answer_query(
@@ -27,37 +44,75 @@ async def answer_query(
     params: Mapping[str, Any],
     branch: str,
     snapshot: int | str | None,
+    timeout_seconds: float | None,
 ) -> Response:
-    """Run a read query; rows as JSON, or as an Arrow stream where the caller accepts that."""
+    """Run a read query; rows as JSON, or as an Arrow stream where the caller accepts that.
+
+    A small answer is one body with its length; of a large one each piece is made when the one before it is on its way.
+    """
     arrow = ARROW in request.headers.get("accept", "")
     request.state.branch = branch
+    watch = Watch(request)
 
-    def work(cancelled: Callable[[], bool]) -> tuple[str, int, int, bytes]:
+    def work() -> Answer:
         try:
-            result = service.graph.query(text, params, name=name, branch=branch, at=snapshot, cancelled=cancelled)
+            # No timeout_seconds: whoever waits leaves by itself, and the query keeps this thread as long as it works.
+            result = service.graph.query(
+                text, params, name=name, branch=branch, at=snapshot, cancelled=watch.gone.is_set
+            )
         except BadRequest as error:
             if error.code == "is_mutation":
                 raise BadRequest("this is a mutation: send it to POST /mutate", code="is_mutation") from None
             raise
-        version = result.snapshot.manifest_version
-        if arrow:
-            pieces = result.render("arrow")
-            body = b"".join(piece if isinstance(piece, bytes) else piece.encode() for piece in pieces)
-            return result.name, len(result), version, body
-        reply = {
-            "query_name": result.name,
-            "target": {"branch": branch, "snapshot": version},
-            "row_count": len(result),
-            "columns": [column.name for column in result.columns],
-            "rows": json_rows(result.table, result.columns),
-        }
-        return result.name, len(result), version, json.dumps(reply, ensure_ascii=False, separators=(",", ":")).encode()
+        pieces = _arrow(result) if arrow else _json(result, branch)
+        begin = b""
+        for piece in pieces:
+            begin += piece
+            if len(begin) > _WHOLE_BYTES:
+                return Answer(result, begin, pieces)
+        return Answer(result, begin, None)
 
-    query_name, rows, version, body = await service.query(work, request)
-    request.state.query, request.state.rows = query_name, rows
-    service.metrics.rows.inc(rows)
-    headers = {"OmniGraph-Snapshot": str(version), "Vary": "Accept"}
-    return Response(body, headers=headers, media_type=ARROW if arrow else "application/json")
+    try:
+        answer = await service.read(work, timeout_seconds)
+    except BaseException:
+        watch.close()
+        raise
+    result = answer.result
+    request.state.query, request.state.rows = result.name, len(result)
+    service.metrics.rows.inc(len(result))
+    headers = {"OmniGraph-Snapshot": str(result.snapshot.manifest_version), "Vary": "Accept"}
+    media_type = ARROW if arrow else "application/json"
+    if answer.rest is not None:
+        return StreamingResponse(_pieces(service, watch, answer.begin, answer.rest), 200, headers, media_type)
+    watch.close()
+    return Response(answer.begin, headers=headers, media_type=media_type)
+
+
+def _json(result: QueryResult, branch: str) -> Iterator[bytes]:
+    head = {
+        "query_name": result.name,
+        "target": {"branch": branch, "snapshot": result.snapshot.manifest_version},
+        "row_count": len(result),
+        "columns": [column.name for column in result.columns],
+    }
+    yield json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()[:-1] + b',"rows":'
+    yield from json_array(result.table, result.columns)
+    yield b"}"
+
+
+def _arrow(result: QueryResult) -> Iterator[bytes]:
+    for piece in result.render("arrow"):
+        assert isinstance(piece, bytes)
+        yield piece
+
+
+async def _pieces(service: Service, watch: Watch, begin: bytes, rest: Iterator[bytes]) -> AsyncIterator[bytes]:
+    try:
+        yield begin
+        while not watch.gone.is_set() and (piece := await service.read(lambda: next(rest, None))) is not None:
+            yield piece
+    finally:
+        watch.close()
 
 
 async def answer_mutation(

@@ -22,7 +22,9 @@ router = APIRouter(tags=["data"])
 )
 async def query(body: QueryRequest, request: Request, service: TheService, caller: Caller) -> Response:
     caller.require("read")
-    return await answer_query(service, request, body.query, body.name, body.params, body.branch, body.snapshot)
+    return await answer_query(
+        service, request, body.query, body.name, body.params, body.branch, body.snapshot, body.timeout_seconds
+    )
 
 
 @router.post("/mutate", summary="Run a mutation as one commit", response_model=MutateReply)

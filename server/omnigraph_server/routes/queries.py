@@ -39,4 +39,6 @@ async def invoke(
     if stored.compiled.kind == "mutation":
         caller.require("change")
         return await answer_mutation(service, request, caller, stored.text, name, asked.params, asked.branch)
-    return await answer_query(service, request, stored.text, name, asked.params, asked.branch, asked.snapshot)
+    return await answer_query(
+        service, request, stored.text, name, asked.params, asked.branch, asked.snapshot, asked.timeout_seconds
+    )

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -212,13 +211,7 @@ def test_no_threads_left_is_no_reason_to_fail(gate: Gate, monkeypatch: pytest.Mo
         assert apart(lambda: 8) == 8
 
 
-def test_a_long_call_is_left_where_somebody_waits_and_not_otherwise(gate: Gate) -> None:
-    here = threading.current_thread()
-    assert apart(threading.current_thread) is here
-    with limited(Limits(deadline=time.monotonic() + LATE)):
-        assert apart(threading.current_thread) is not here
-        assert apart(threading.current_thread, size=10) is here
-        assert apart(lambda: apart(threading.current_thread)).name == "omnigraph-apart"
+def test_work_is_left_in_time_wherever_it_is(gate: Gate) -> None:
     over = []
 
     def long() -> None:
@@ -238,4 +231,4 @@ def test_a_long_call_is_left_where_somebody_waits_and_not_otherwise(gate: Gate) 
         if thread.name == "omnigraph-apart":
             thread.join(LATE)
     assert over == ["query_cancelled"]  # and the call itself ends at its next check
-    assert np.array_equal(apart(lambda: np.arange(3)), [0, 1, 2])
+    assert apart(lambda: 7) == 7
