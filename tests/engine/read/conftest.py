@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 import pytest
 from ulid import ULID
 
-from omnigraph.graph import Graph
 from omnigraph.schema import Catalog
 from omnigraph.storage import Repository, Snapshot, Staging, TableChange, TableRef, WriterKind, table_schema
+from tests.engine.read.oracle.states import table_of
 
 _SERIAL = itertools.count()
 
@@ -74,19 +74,6 @@ class MemorySnapshot:
         return table.append_column("_rowid", pa.array(row_ids, pa.uint64()))
 
 
-def table_of(schema: pa.Schema, rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows as a table; Arrow would cut a datetime to its day, so DateTime goes in as milliseconds."""
-    columns = []
-    for f in schema:
-        values = [row.get(f.name) for row in rows]
-        if pa.types.is_date64(f.type):
-            millis = [None if v is None else round(v.timestamp() * 1000) for v in values]
-            columns.append(pa.array(millis, pa.int64()).view(pa.date64()))
-        else:
-            columns.append(pa.array(values, f.type))
-    return pa.table(columns, schema=schema)
-
-
 @pytest.fixture
 def memory_snapshot() -> Callable[..., MemorySnapshot]:
     def make(catalog: Catalog, rows: dict[str, list[dict[str, Any]]]) -> MemorySnapshot:
@@ -117,84 +104,3 @@ def stored_snapshot(tmp_path: Path) -> Callable[..., Snapshot]:
         return repository.snapshot()
 
     return make
-
-
-@pytest.fixture
-def every_state(tmp_path: Path) -> Callable[..., Iterator[tuple[str, Snapshot]]]:
-    """(catalog, rows) → snapshots that all hold these rows, each with its name.
-
-    Plain; with rows past the indexes, updated and deleted ones among them; indexed and cached columns of the version
-    before; compacted; and on a branch.
-    """
-
-    def make(catalog: Catalog, rows: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, Snapshot]]:
-        yield "plain", _committed(_repository(tmp_path, catalog), "main", _changes(catalog, appends=rows))
-        repository = _repository(tmp_path, catalog)
-        graph = Graph(repository)
-        first = {k: [_stale(catalog, k, row) for row in r[::2]] for k, r in rows.items()}
-        extra = {k: _decoys(catalog, k) for k in catalog.by_table_key}
-        _committed(repository, "main", _changes(catalog, appends={k: first.get(k, []) + extra[k] for k in extra}))
-        graph.ensure_indices()
-        graph.branches.create("draft")
-        rest = _changes(
-            catalog,
-            appends={k: r[1::2] for k, r in rows.items()},
-            upserts={k: r[::2] for k, r in rows.items()},
-            deletes={k: [row["id"] for row in r] for k, r in extra.items()},
-        )
-        yield "partly indexed", _committed(repository, "main", rest)
-        graph.ensure_indices()
-        yield "indexed", repository.snapshot()
-        graph.optimize()
-        yield "compacted", repository.snapshot()
-        yield "branch", _committed(repository, "draft", rest)
-        graph.optimize(branch="draft")
-        graph.ensure_indices(branch="draft")
-        yield "compacted branch", repository.snapshot("draft")
-
-    return make
-
-
-def _repository(folder: Path, catalog: Catalog) -> Repository:
-    return Repository.create(str(folder / f"graph-{next(_SERIAL)}"), catalog)
-
-
-def _committed(repository: Repository, branch: str, changes: tuple[TableChange, ...]) -> Snapshot:
-    if changes:
-        staging = Staging(branch, WriterKind.LOAD, changes, operation_id=str(ULID()))
-        repository.commit(staging, repository.snapshot(branch))
-    return repository.snapshot(branch)
-
-
-def _changes(
-    catalog: Catalog,
-    appends: dict[str, list[dict[str, Any]]],
-    upserts: dict[str, list[dict[str, Any]]] | None = None,
-    deletes: dict[str, list[str]] | None = None,
-) -> tuple[TableChange, ...]:
-    out = []
-    for key, entity in catalog.by_table_key.items():
-        schema = table_schema(entity)
-        new, old, gone = appends.get(key), (upserts or {}).get(key), (deletes or {}).get(key)
-        if new or old or gone:
-            change = TableChange(
-                key,
-                appends=table_of(schema, new) if new else None,
-                upserts=table_of(schema, old) if old else None,
-                delete_ids=pa.array(gone, pa.string()) if gone else None,
-            )
-            out.append(change)
-    return tuple(out)
-
-
-def _stale(catalog: Catalog, table_key: str, row: dict[str, Any]) -> dict[str, Any]:
-    """The row as it may have been before: null where it may be."""
-    schema = table_schema(catalog.by_table_key[table_key])
-    return {name: None if schema.field(name).nullable else value for name, value in row.items()}
-
-
-def _decoys(catalog: Catalog, table_key: str) -> list[dict[str, Any]]:
-    """Rows that are to be deleted; edges lead from decoy to decoy."""
-    known = {"id": "decoy", "src": "decoy", "dst": "decoy", "name": "decoy"}
-    schema = table_schema(catalog.by_table_key[table_key])
-    return [{f.name: known.get(f.name, [] if pa.types.is_list(f.type) else None) for f in schema}]
