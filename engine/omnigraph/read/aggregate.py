@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import Agg
-from omnigraph.read.compute import Array, nulls
+from omnigraph.read.compute import Array, flags, nulls
 from omnigraph.read.datum import Fault, Longs
 from omnigraph.read.distinct import once
 from omnigraph.read.multiset import count_by_group
@@ -33,7 +33,7 @@ def codes_of(column: Array) -> tuple[Longs, int]:
         column = list_keys(column)
     if pa.types.is_floating(column.type):
         # −0.0 is 0.0 and every NaN is one value.
-        keys = pa.array(sort_codes(column), mask=np.asarray(column.is_null().to_numpy(zero_copy_only=False)))
+        keys = pa.array(sort_codes(column), mask=flags(column.is_null()))
         column = keys
     encoded = column.dictionary_encode(null_encoding="encode")
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
@@ -106,7 +106,7 @@ def aggregate(
         Fault: a sum leaves the range of I64 or F64 (code `overflow`).
     """
     if values is not None and values.null_count:
-        valid = np.asarray(values.is_valid().to_numpy(zero_copy_only=False))
+        valid = flags(values.is_valid())
         groups = groups[valid]
         codes = codes[valid] if codes is not None else None
         weight = weight[valid] if weight is not None else None

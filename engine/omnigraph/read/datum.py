@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
-from omnigraph.read.compute import Array, Scalar, nulls
+from omnigraph.read.compute import Array, Scalar, flags, nulls
 
 if TYPE_CHECKING:
     from omnigraph.read.tables import Rows
@@ -110,16 +110,14 @@ def as_mask(value: Datum, length: int) -> Bools:
         return np.full(length, value.as_py() is True)
     if pa.types.is_null(value.type):
         return np.zeros(length, dtype=bool)
-    filled = value.fill_null(False) if value.null_count else value
-    out: Bools = filled.to_numpy(zero_copy_only=False)
-    return out
+    return flags(value.fill_null(False) if value.null_count else value)
 
 
 def validity(column: Array) -> Bools:
     """Where a column isn't null."""
     if not column.null_count:
         return np.ones(len(column), dtype=bool)
-    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+    return flags(column.is_valid())
 
 
 def nulls_like(kind: pa.DataType, *values: Datum) -> Datum:

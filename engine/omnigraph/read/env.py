@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Internal
-from omnigraph.read.compute import Array
+from omnigraph.read.compute import Array, indices, taken
 from omnigraph.read.datum import Bools, Datum, Env, Evaluate, Longs, as_mask
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.tables import Rows
@@ -68,8 +68,9 @@ class FrameEnv:
             values: what rankings give in those rows, where that is known already.
         """
         out = FrameEnv(self._ctx, self._frame.take(rows), self._named)
-        at: Array = pa.array(rows)
-        out._special = {k: v.take(at) if isinstance(v, pa.Array) else v for k, v in self._special.items()}
+        if self._special:
+            at = indices(rows)
+            out._special = {k: taken(v, at) if isinstance(v, pa.Array) else v for k, v in self._special.items()}
         out._special |= {id(what): value for what, value in (values or {}).items()}
         return out
 

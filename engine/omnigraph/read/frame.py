@@ -39,6 +39,8 @@ class Binding:
     def column(self, name: str) -> Array:
         """The property in each frame row, taken late; of a single row it is a view."""
         column = self.rows.column(name)
+        if self.at is self.rows.kept("positions", ""):
+            return column
         if self.nullable:
             return taken(column, pa.array(self.at, mask=self.at < 0))
         return column.slice(int(self.at[0]), 1) if len(self.at) == 1 else taken(column, indices(self.at))

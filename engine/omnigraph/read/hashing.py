@@ -10,12 +10,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.read.compute import Array, pc
+from omnigraph.read.compute import Array, flags, pc
 from omnigraph.read.numbering import Splice
 
-__all__ = ["IdMap", "hash_one", "hash_strings"]
+__all__ = ["IdMap", "hash_one", "hash_strings", "words_at"]
 
 Ints = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
 
 _MASK = (1 << 64) - 1
 _PRIME = 0x9E3779B97F4A7C15
@@ -38,29 +39,57 @@ def hash_strings(column: Array) -> npt.NDArray[np.uint64]:
     Args:
         column: string or large_string, any offset.
     """
-    width = np.dtype(np.int64 if pa.types.is_large_string(column.type) else np.int32)
-    _, raw_offsets, raw_data = column.buffers()
-    offsets = np.frombuffer(raw_offsets, dtype=width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    starts, lengths = offsets[:-1], np.diff(offsets)
+    starts, lengths, words = _texts(column)
     h = (np.uint64(_BASIS) ^ lengths.astype(np.uint64)) * np.uint64(_PRIME)
-    if raw_data is None or len(column) == 0 or not (longest := int(lengths.max())):
+    if len(column) == 0 or not (longest := int(lengths.max())):
         return h
-    # A word may be read at any byte, so eight bytes behind the last one must be there; they are masked out.
-    used = np.frombuffer(raw_data, dtype=np.uint8)[: int(offsets[-1])]
-    padded = np.concatenate([used, np.zeros(8, dtype=np.uint8)])
-    words = np.lib.stride_tricks.as_strided(padded[:8].view("<u8"), shape=(len(padded) - 7,), strides=(1,))
     for at in range(0, longest, 8):
         rows = (
             np.flatnonzero(lengths > at) if at else slice(None) if int(lengths.min()) > 0 else np.flatnonzero(lengths)
         )
-        left = lengths[rows] - at
-        word = words[starts[rows] + at]
-        keep = np.where(
-            left >= 8, np.uint64(_MASK), (np.uint64(1) << (np.minimum(left, 7) * 8).astype(np.uint64)) - np.uint64(1)
-        )
-        mixed = (h[rows] ^ (word & keep)) * np.uint64(_PRIME)
+        mixed = (h[rows] ^ _word(words, starts[rows] + at, lengths[rows] - at)) * np.uint64(_PRIME)
         h[rows] = mixed ^ (mixed >> np.uint64(29))
     return h
+
+
+def words_at(column: Array, at: int) -> tuple[Words, bool]:
+    """The eight bytes of each string from byte `at` on, little endian, filled up with zeros.
+
+    Args:
+        column: string or large_string, all beginning with the same `at` bytes; the value under a null is unspecified.
+
+    Returns:
+        The words, and whether unlike strings surely have unlike ones.
+    """
+    starts, lengths, words = _texts(column)
+    out = np.zeros(len(column), dtype=np.uint64)
+    rows = np.flatnonzero(lengths > at)
+    left = lengths[rows] - at
+    out[rows] = found = _word(words, starts[rows] + at, left)
+    if int(left.max(initial=0)) > 8:
+        return out, False
+    last = found >> ((left - 1) * 8).astype(np.uint64) & np.uint64(255)
+    return out, bool(last.all())  # else a string ends in zeros, as the filling does
+
+
+def _texts(column: Array) -> tuple[Ints, Ints, Words]:
+    """(where each string begins, its length, the eight bytes from every byte on)."""
+    width = np.dtype(np.int64 if pa.types.is_large_string(column.type) else np.int32)
+    _, raw_offsets, raw_data = column.buffers()
+    offsets = np.frombuffer(raw_offsets, dtype=width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
+    # A word may be read at any byte, so eight bytes behind the last one must be there; they are masked out.
+    used = np.frombuffer(raw_data or b"", dtype=np.uint8)[: int(offsets[-1]) if len(offsets) else 0]
+    padded = np.concatenate([used, np.zeros(8, dtype=np.uint8)])
+    words = np.lib.stride_tricks.as_strided(padded[:8].view("<u8"), shape=(len(padded) - 7,), strides=(1,))
+    return offsets[:-1], np.diff(offsets), words
+
+
+def _word(words: Words, begin: Ints, left: Ints) -> Words:
+    """The words that begin somewhere, of which so many bytes are there."""
+    keep = np.where(
+        left >= 8, np.uint64(_MASK), (np.uint64(1) << (np.minimum(left, 7) * 8).astype(np.uint64)) - np.uint64(1)
+    )
+    return words[begin] & keep
 
 
 class IdMap:
@@ -167,5 +196,4 @@ class IdMap:
 
 
 def _equal(left: Array, right: Array) -> npt.NDArray[np.bool_]:
-    out: npt.NDArray[np.bool_] = pc.fill_null(pc.equal(left, right), False).to_numpy(zero_copy_only=False)
-    return out
+    return flags(pc.fill_null(pc.equal(left, right), False))

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.read.adjacency import Links, starts
-from omnigraph.read.compute import Array, pc
+from omnigraph.read.compute import Array, flags, pc
 from omnigraph.read.datum import Longs
 from omnigraph.read.frame import Context, Indices
 from omnigraph.read.hops import HopWay
@@ -80,6 +80,6 @@ class LookedUp:
             keep = owner.is_valid()
             if here == "dst" and self.way.direction == "both":  # a loop was found by its src already
                 keep = pc.and_(keep, pc.not_equal(one_array(rows.column("src")), one_array(rows.column("dst"))))
-            mask = np.asarray(keep.to_numpy(zero_copy_only=False))
+            mask = flags(keep)
             far_ids = one_array(rows.column(there)).filter(keep)
             yield owner.filter(keep).to_numpy().astype(np.int64), far_ids, at[mask]

@@ -21,6 +21,7 @@ __all__ = ["Vectors", "nearness", "vectors_of"]
 Singles = npt.NDArray[np.float32]
 
 _BLOCK = 1 << 15
+_GATHERED = 24_000  # numbers gathered at once, less than what malloc gives back to the system
 _STRANGE = 1e15  # a vector longer than this, or shorter than one over this, isn't trusted to single precision
 
 
@@ -69,9 +70,22 @@ class Vectors:
         direction = (query / np.sqrt(query @ query)).astype(np.float32)
         with np.errstate(over="ignore", invalid="ignore"):
             if len(at) * 4 < len(self.known):
-                out = (self.matrix[at] @ direction) * self.inverse[at]
+                out = self._products(direction, at)
+                out *= self.inverse[at]
             else:
                 out = ((self.matrix @ direction) * self.inverse)[at]
+        return out
+
+    def _products(self, direction: Singles, at: Longs) -> Singles:
+        """Gathered a block at a time into the same memory: a large new array costs more in page faults than to fill."""
+        size = max(1, _GATHERED // max(1, self.matrix.shape[1]))
+        out = np.empty(len(at), dtype=np.float32)
+        block = np.empty((min(size, len(at)), self.matrix.shape[1]), dtype=np.float32)
+        for begin in range(0, len(at), size):
+            some = at[begin : begin + size]
+            part = block[: len(some)]
+            np.take(self.matrix, some, axis=0, out=part, mode="clip")
+            np.dot(part, direction, out=out[begin : begin + size])
         return out
 
     @property

@@ -29,6 +29,7 @@ from omnigraph.read.submatch import BlockValue
 from omnigraph.read.tables import Readable
 from omnigraph.read.traversal import Traversal
 from omnigraph.read.types import property_names
+from omnigraph.read.value_positions import by_value
 from omnigraph.read.walk import may_fail, properties, variables
 from omnigraph.schema.catalog import Catalog, table_key
 
@@ -195,6 +196,7 @@ class Planner:
             test=None if where is None else compile_expr(where),
             key=None if pinned is None else pinned[1],
             rest=None if rest is None else compile_expr(rest),
+            by_value=by_value(where),
             columns=columns,
             needed=tuple(sorted({*columns, "id"})),
             text=f"${var}: {node}" + (f" where {show(where)}" if where is not None else ""),

@@ -18,7 +18,7 @@ from omnigraph.read.datum import Evaluate, Longs, as_array, validity
 from omnigraph.read.env import ColumnEnv, FrameEnv
 from omnigraph.read.expr import Compiler
 from omnigraph.read.frame import Binding, Context, Frame
-from omnigraph.read.order import SortKey, first_rows, sort_key, sorted_rows
+from omnigraph.read.order import AskedKey, SortKey, first_rows, likely_key, rows_in_order, sort_key, sorted_rows
 from omnigraph.read.ranking import Ranking, Rrf, is_ranking, make_ranking
 from omnigraph.read.shortest import PATH
 from omnigraph.read.tables import sort_codes
@@ -42,11 +42,16 @@ class _Item:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Key:
-    """An order key; rows without a value aren't part of a ranking's order."""
+    """An order key; rows without a value aren't part of a ranking's order.
+
+    Args:
+        late: it is asked only of rows that keys before it leave tied: no error can hide in it, and it ranks nothing.
+    """
 
     evaluate: Evaluate
     descending: bool
     ranking: Ranking | None
+    late: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,7 +99,7 @@ class Output:
         if lead is not None and lead.ranking is not None and frame.length:
             few = frame.length if stop is None else stop
             rows, values = lead.ranking.first(ctx, frame, few, descending=lead.descending)
-            env = env.some(rows, {lead.ranking: values} if values is not None else {})
+            env = env.some(rows, {lead.ranking: values})
             frame = env.frame
         if self.order and frame.length:
             env = env.some(self._sorted(env, frame, stop)[skip:])
@@ -105,24 +110,37 @@ class Output:
 
     def _sorted(self, env: FrameEnv, frame: Frame, stop: int | None) -> Longs:
         """The rows in order, those no ranking leaves out; the first `stop` of them."""
-        columns = [as_array(key.evaluate(env), frame.length) for key in self.order]
-        rows: Longs = np.arange(frame.length)
-        for key, column in zip(self.order, columns, strict=True):
-            if key.ranking is not None and column.null_count:
-                rows = rows[validity(column)[rows]]
-        if len(rows) < frame.length:
-            columns = [column.take(pa.array(rows)) for column in columns]
-        lead, *others = columns
-        keys = [sort_key(lead, descending=self.order[0].descending)]
-        if stop is not None and stop * 4 < len(rows):
-            first = first_rows(keys[0], stop)
-            rows, keys = rows[first], [_of_rows(keys[0], first)]
-            others = [taken(column, indices(first)) for column in others]
-        keys += [sort_key(c, descending=k.descending) for k, c in zip(self.order[1:], others, strict=True)]
-        bound = (frame.bound[v].take(rows) for v in self.ties if v in frame.bound)
-        ties = [_tie(binding) for binding in bound if binding.rows.table_key != PATH]
-        order: Longs = rows[sorted_rows([*keys, *ties])[:stop]]
-        return order
+        early = {id(key): as_array(key.evaluate(env), frame.length) for key in self.order if not key.late}
+        rows: Longs | None = None  # None: all of them
+        for key in self.order:
+            if key.ranking is not None and (column := early[id(key)]).null_count:
+                there = validity(column)
+                rows = np.flatnonzero(there) if rows is None else rows[there[rows]]
+
+        def at(some: Longs | None) -> Longs | None:
+            return rows if some is None else some if rows is None else rows[some]
+
+        def column_of(key: _Key, some: Longs | None) -> Array:
+            where, column = at(some), early.get(id(key))
+            if column is not None:
+                return column if where is None else taken(column, indices(where))
+            there = env if where is None else env.some(where)
+            return as_array(key.evaluate(there), there.frame.length)
+
+        def by_key(key: _Key) -> AskedKey:
+            return lambda some, exact: (sort_key if exact else likely_key)(
+                column_of(key, some), descending=key.descending
+            )
+
+        def by_tie(binding: Binding) -> AskedKey:
+            return lambda some, _: _tie(binding if (where := at(some)) is None else binding.take(where))
+
+        keys = [by_key(key) for key in self.order]
+        bound = [frame.bound[v] for v in self.ties if v in frame.bound]
+        keys += [by_tie(binding) for binding in bound if binding.rows.table_key != PATH]
+        size = frame.length if rows is None else len(rows)
+        order = rows_in_order(size, keys, stop)
+        return order if rows is None else rows[order]
 
     # ---- groups ----
 
@@ -203,10 +221,6 @@ def _count(value: int | Param, params: Mapping[str, Any], what: str) -> int:
     if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise BadRequest(f"{what} must be a whole number from 0 on, not {number!r}")
     return number
-
-
-def _of_rows(key: SortKey, rows: Longs) -> SortKey:
-    return SortKey(key.codes[rows], None if key.rank_of_null is None else key.rank_of_null[rows])
 
 
 def _tie(binding: Binding) -> SortKey:
@@ -342,20 +356,23 @@ def make_output(
         return _Item(name, expr, column_type(catalog, expr.type), compiler(expr), entity)
 
     items = tuple(item(n, e) for n, e in final.columns)
-    ranked = {name: expr for name, expr in final.columns if is_ranking(expr)}
+    outputs = dict(final.columns)
+
+    def plain(expr: Expr) -> Expr:
+        """The output column an order key names; any other as it is."""
+        return outputs.get(expr.name, expr) if isinstance(expr, Column) else expr
 
     def ranking_of(expr: Expr) -> Ranking | None:
         """The ranking an order key is, or is the name of."""
-        if isinstance(expr, Column):
-            expr = ranked.get(expr.name, expr)
-        return ranking(expr) if is_ranking(expr) else None
+        return ranking(plain(expr)) if is_ranking(plain(expr)) else None
 
     return Output(
         items=items,
         keys=tuple(item(n, e) for n, e in final.keys) if isinstance(final, Aggregate) else None,
         aggregates=tuple((agg, name, None if agg.arg is None else compiler(agg.arg)) for agg, name in named.items()),
         order=tuple(
-            _Key(compiler(k.expr), k.descending, ranking_of(k.expr)) for k in (order.keys if order is not None else ())
+            _Key(compiler(k.expr), k.descending, ranking_of(k.expr), isinstance(plain(k.expr), (Prop, Var)))
+            for k in (order.keys if order is not None else ())
         ),
         fused=tuple(fused),
         ties=order.ties if order is not None else (),

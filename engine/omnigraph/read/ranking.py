@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import Internal
-from omnigraph.query.ir import Call, Expr, Lit, Prop
+from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Datum, Evaluate, Fault, Longs
 from omnigraph.read.distinct import once
@@ -44,7 +44,7 @@ def make_ranking(expr: Expr) -> Ranking:
     """The compiled form of a ranking."""
     match expr:
         case Call(fn="nearest", args=(Prop() as prop, query, _)):
-            return Nearest(prop, compile_expr(query))
+            return Nearest(prop, compile_expr(query), query if isinstance(query, Param) else None)
         case Call(fn="bm25", args=(Prop() as prop, query)):
             return Bm25(prop, compile_expr(query))
         case Call(fn="rrf", args=(first, second, Lit(int() as k, _))):
@@ -57,10 +57,17 @@ def _nobody(rows: Rows, at: Longs, back: Longs | None) -> Standing:
     return Standing(rows, at, back, np.zeros(len(at)), 0.0, none, lambda some: np.zeros(len(some)), less=False)
 
 
+def _first(standing: Standing, count: int, *, worst: bool) -> tuple[Longs, Array]:
+    rows = standing.frame_rows(standing.first(count, worst=worst))
+    values = standing.value(rows if standing.back is None else standing.back[rows])
+    return rows, pa.array(values, pa.float64())
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Nearest:
     prop: Prop
     query: Evaluate
+    param: Param | None  # what the query is, where it is no more than that
     descending = False
 
     def standing(self, ctx: Context, frame: Frame) -> Standing:
@@ -73,23 +80,25 @@ class Nearest:
 
     def vector(self, ctx: Context, frame: Frame) -> Floats | None:
         """What is asked about; None where that is null."""
-        value = self.query(FrameEnv(ctx, frame))
-        found = value.as_py() if isinstance(value, pa.Scalar) else None
+        if self.param is not None:
+            found = ctx.params.get(self.param.name)
+        else:
+            value = self.query(FrameEnv(ctx, frame))
+            found = value.as_py() if isinstance(value, pa.Scalar) else None
         if found is None:
             return None
         if isinstance(found, str):
             return question_vector(ctx, frame.bound[self.prop.var].rows.table_key, self.prop, found)
-        query = np.asarray(found, dtype=np.float64)
+        query = np.asarray(found, dtype=np.float32).astype(np.float64)
         if len(query) != self.prop.type.dim:
             raise Fault(f"nearest: {len(query)} numbers, and the vectors have {self.prop.type.dim}", code="bad_value")
         if not np.isfinite(query).all() or not query.any():
             raise Fault("nearest: a vector that is all zeros, or not finite, is near nothing", code="zero_vector")
         return query
 
-    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array | None]:
+    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array]:
         """See `Ranking`."""
-        standing = self.standing(ctx, frame)
-        return standing.frame_rows(standing.first(count, worst=descending != self.descending)), None
+        return _first(self.standing(ctx, frame), count, worst=descending != self.descending)
 
     def value(self, ctx: Context, frame: Frame) -> Datum:
         return self.standing(ctx, frame).column()
@@ -149,12 +158,9 @@ class Bm25:
             places[way == number] = begin[number] + table.places(row_ids[way == number])
         return Rows(rows.table_key, len(whole), {self.prop.name: whole}), np.where(at < 0, -1, places[at])
 
-    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array | None]:
+    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array]:
         """See `Ranking`."""
-        standing = self.standing(ctx, frame)
-        rows = standing.frame_rows(standing.first(count, worst=descending != self.descending))
-        scores = standing.value(rows if standing.back is None else standing.back[rows])
-        return rows, pa.array(scores, pa.float64())
+        return _first(self.standing(ctx, frame), count, worst=descending != self.descending)
 
     def value(self, ctx: Context, frame: Frame) -> Datum:
         return self.standing(ctx, frame).column()
@@ -182,7 +188,7 @@ class Rrf:
             known |= rank > 0
         return pa.array(score, pa.float64(), mask=~known)
 
-    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array | None]:
+    def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array]:
         """See `Ranking`.
 
         The first `count` of one ranking score at least 1 / (k + count) each. Whoever stands behind place k + 2 count in
@@ -202,5 +208,4 @@ class Rrf:
 
 Ranking: TypeAlias = Nearest | Bm25 | Rrf
 """`value` is the number in each row of a frame. `first` are the frame rows that may be among the first `count` when the
-ranking orders them, all that tie with the last of them included and none that isn't ranked, and their values where they
-came along."""
+ranking orders them, all that tie with the last of them included and none that isn't ranked, and their values."""

@@ -18,6 +18,7 @@ from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import REFRESHED
 from omnigraph.read.tables import TableData
+from omnigraph.read.value_positions import ByValue, rows_by_value
 from omnigraph.read.walk import conjuncts
 from omnigraph.read.word_lookup import WordSearch, words_asked
 from omnigraph.schema.literals import BOUNDS
@@ -75,6 +76,7 @@ class ScanStep:
     Args:
         where: all conditions as an expression; `test` is the same compiled.
         key: what gives the id, where an equality pins it; `rest` are the other conditions, compiled.
+        by_value: the conditions that positions by value can answer.
         columns: properties the query reads of the variable; `needed` has `id` too.
     """
 
@@ -84,6 +86,7 @@ class ScanStep:
     test: Evaluate | None
     key: Lit | Param | None
     rest: Evaluate | None
+    by_value: tuple[ByValue, ...]
     columns: tuple[str, ...]
     needed: tuple[str, ...]
     text: str
@@ -134,8 +137,12 @@ class ScanStep:
 
     def _matching(self, ctx: Context, rows: TableData) -> Indices:
         if self.test is None:
-            return np.arange(rows.rows)
-        return np.flatnonzero(rows_where(ctx, rows, self.var, self.test, None))
+            return rows.all_rows()
+        found = rows_by_value(rows, self.by_value, ctx.params)
+        if found is None:
+            return np.flatnonzero(rows_where(ctx, rows, self.var, self.test, None))
+        at, rest = found
+        return at if rest is None or not len(at) else at[rows_where(ctx, rows, self.var, rest, at)]
 
     def _alone(self, ctx: Context, table: TableData, *, count: bool) -> bool:
         """Whether to read the few rows alone instead of caching columns of the whole table."""

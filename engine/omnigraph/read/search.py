@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import Call, Prop
-from omnigraph.read.compute import Array, nulls, pc
+from omnigraph.read.compute import Array, flags, nulls, pc
 from omnigraph.read.datum import Datum, Env, Evaluate, Fault, Longs
 from omnigraph.read.postings import TextIndex, refreshed
 from omnigraph.read.tables import Rows, TableData
@@ -46,12 +46,12 @@ def _same_texts(old: TableData, new: Rows, name: str) -> Longs:
     """Of each row, the row of another version with the same id and the same text; −1 where there is none."""
     most = min(old.rows, new.rows)
     same = pc.equal(old.column("id").slice(0, most), new.column("id").slice(0, most))
-    unlike = np.flatnonzero(~np.asarray(same.to_numpy(zero_copy_only=False)))
+    unlike = np.flatnonzero(~flags(same))
     begin = int(unlike[0]) if len(unlike) else most
     back = np.concatenate([np.arange(begin), old.id_map().positions(new.column("id").slice(begin))])
     texts, before = new.column(name), old.column(name).take(pa.array(back, mask=back < 0))
     alike = pc.or_(pc.fill_null(pc.equal(texts, before), False), pc.and_(pc.is_null(texts), pc.is_null(before)))
-    back[~np.asarray(alike.to_numpy(zero_copy_only=False))] = -1
+    back[~flags(alike)] = -1
     return back
 
 

@@ -123,7 +123,9 @@ def sort_codes(column: Array) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
     if pa.types.is_uint64(kind):
         return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False))
     if pa.types.is_floating(kind):
-        values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False) + 0.0  # −0.0 becomes 0.0
+        values = column if pa.types.is_float64(kind) else column.cast(pa.float64())
+        values = pc.fill_null(values, 0.0) if values.null_count else values
+        values = values.to_numpy(zero_copy_only=False) + 0.0  # −0.0 becomes 0.0
         values = np.where(np.isnan(values), np.nan, values)  # one NaN, the positive one
         bits = values.view(np.uint64)
         sign = np.uint64(1 << 63)
@@ -190,6 +192,15 @@ class Rows:
         found = self._derived.get((what, name))
         return self._once(what, name, make, lambda made: made.nbytes) if found is None else cast("S", found)
 
+    def all_rows(self) -> npt.NDArray[np.int64]:
+        """Every position, ascending; the same array each time, so that it tells itself from some positions."""
+        return self.derived("positions", "", self._all_rows)
+
+    def _all_rows(self) -> npt.NDArray[np.int64]:
+        made = np.arange(self.rows)
+        made.flags.writeable = False
+        return made
+
     def kept(self, what: str, name: str) -> object | None:
         """What was derived before, if it was."""
         return self._derived.get((what, name))
@@ -255,6 +266,7 @@ class TableData(Rows):
         self._lock = threading.Lock()
         self._numbering = numbering
         self._earlier = [weakref.ref(table) for table in earlier] if numbering is None else []
+        self._asked: set[tuple[str, str]] = set()
         self._sizes: dict[tuple[str, str], int] = {}  # bytes by what is kept: two threads that make it count it once
 
     @property
@@ -265,6 +277,13 @@ class TableData(Rows):
 
     def has(self, names: Iterable[str]) -> bool:
         return all(map(self._columns.__contains__, names))
+
+    def again(self, what: str, name: str, make: Callable[[], S]) -> S | None:
+        """What is derived only if it is asked for more than once; None the first time."""
+        if (what, name) in self._derived or (what, name) in self._asked:
+            return self.derived(what, name, make)
+        self._asked.add((what, name))
+        return None
 
     def load(self, snapshot: Readable, names: Iterable[str]) -> TableData:
         """Make the columns present: from an earlier version, the others in one scan."""

@@ -209,6 +209,12 @@ def _fit_vector(value: Any, dim: int) -> tuple[float, ...]:
         raise Mismatch(f"{_show(value)} is not a vector")
     if len(value) != dim:
         raise Mismatch(f"a vector of {len(value)} numbers where {dim} are expected")
+    if (
+        {*map(type, value)} == {float}
+        and math.isfinite(sum(value))
+        and -_MOST_F32 <= min(value) <= max(value) <= _MOST_F32
+    ):
+        return tuple(value)  # what all but strange vectors are, in a tenth of the time
     return tuple(_fit_float(item, "F32") for item in value)
 
 
