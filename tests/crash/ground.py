@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from uuid import uuid4
 
-from tests.s3 import S3, moved
+from tests.s3 import S3, moved, names_its_place
 
 __all__ = ["Bucket", "Folder", "Ground"]
 
@@ -63,7 +63,10 @@ class Folder(Ground):
         to = self.new()
 
         def one(source: str, target: str) -> None:
-            Path(target).write_bytes(moved(source, Path(source).read_bytes(), uri, to))
+            if names_its_place(source):
+                Path(target).write_bytes(moved(source, Path(source).read_bytes(), uri, to))
+            else:
+                shutil.copyfile(source, target)
 
         shutil.copytree(uri, to, copy_function=one)
         return to

@@ -6,6 +6,7 @@ it is first used, so the process that forks never uses it.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -73,6 +74,7 @@ def _serve() -> None:
     for module in WARM:
         with suppress(ImportError):
             import_module(module)
+    gc.freeze()  # or the first collection of every child would touch, and so copy, all of its memory
     for line in sys.stdin:
         reading, writing = os.pipe()
         child = os.fork()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
 import lance
 
-from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, NotFound, OmniGraphError
 from omnigraph.storage.change import apply, stage
 from omnigraph.storage.drift import neutral
 from omnigraph.storage.engine import Engine
@@ -17,14 +18,14 @@ from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
-from omnigraph.storage.recovery import Action, Decision
+from omnigraph.storage.recovery import CHANGES_NO_ROW, Action, Decision
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable, now_text
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.sweep import heal, observe, roll_back
 from omnigraph.storage.tail import join_tail
 from omnigraph.storage.translate import is_commit_race, lance_errors
-from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef
+from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef, WriterKind
 from omnigraph.ulids import new_ulid
 
 __all__ = ["check_head", "commit", "settle_drift"]
@@ -59,17 +60,18 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
                 return done
             if engine.history.find_recovery(branch, name, state.head) is not None:
                 name = new_ulid()  # an attempt of this name was rolled back: a sweep must not take ours for it
-        pins = {key: pin_of(base.tables.get(key)) for key in (*keys, *staging.reads)}
         schema_hash = Snapshot(engine, base).schema_hash
+        base = _carried(engine, base, state, (*keys, *staging.reads))
+        pins = {key: pin_of(base.tables.get(key)) for key in (*keys, *staging.reads)}
         check_expected(state, pins, schema_hash)
         check_same(base, state, pins)
         check_head(state, staging.expect_head)
         refs = {key: _known(state, key) for key in keys}
         for key, ref in refs.items():
             if ref.branch == lance_branch(branch):
-                refs[key] = settle_drift(engine, branch, ref)
+                refs[key] = settle_drift(engine, branch, ref, beside=CHANGES_NO_ROW)
                 if join_tail(engine, refs[key]):
-                    refs[key] = settle_drift(engine, branch, ref)
+                    refs[key] = settle_drift(engine, branch, ref, beside=CHANGES_NO_ROW)
         if not keys:
             return _publish_merge(engine, staging, pins, schema_hash, operation_id or name)
         write = _Write(engine, staging, state, refs, pins, schema_hash, name, operation_id or name)
@@ -81,6 +83,30 @@ def _known(state: ManifestState, table_key: str) -> TableRef:
     if ref is None:
         raise Internal(f"the graph has no table {table_key}")
     return ref
+
+
+def _carried(engine: Engine, base: ManifestState, state: ManifestState, keys: Iterable[str]) -> ManifestState:
+    """`base`, but with those tables as they now stand that nothing has happened to but index builds and compactions."""
+    tables = dict(base.tables)
+    known: set[str] | None = None
+    for key in keys:
+        was, now = base.tables.get(key), state.tables.get(key)
+        if was is None or now is None or was.stamp == now.stamp or was.location != now.location:
+            continue
+        if known is None:  # else a branch made anew, or a graph, might only count alike
+            known = {c.id for c in engine.history.commits(state.branch, state.head)}
+        if was.stamp in known and _same_rows(engine, pin_of(was), now):
+            tables[key] = now
+    return replace(base, tables=tables)
+
+
+def _same_rows(engine: Engine, pin: Pin | None, now: TableRef) -> bool:
+    """Whether a table has come from a pin to where it stands by versions alone that change no row."""
+    if pin is None or pin[0] != now.branch or pin[1] > now.version:
+        return False
+    with suppress(NotFound):  # cleanup took a version between the two
+        return neutral(engine.store.pinned(now), pin[1], now.version)
+    return False
 
 
 def check_head(state: ManifestState, expected: str | None) -> None:
@@ -243,20 +269,37 @@ class _Write:
             None,
             merged_parent=self.staging.merged_parent,
         )
-        done = publish(
-            self.engine.manifest,
-            self.engine.history,
-            self.branch,
-            draft,
-            refs,
-            expected=self.pins,
-            schema_hash=self.schema_hash,
-            already=self._already,
-            check=lambda state: check_head(state, self.staging.expect_head),
-        )
+        while True:
+            try:
+                done = publish(
+                    self.engine.manifest,
+                    self.engine.history,
+                    self.branch,
+                    draft,
+                    refs,
+                    expected=self.pins,
+                    schema_hash=self.schema_hash,
+                    already=self._already,
+                    check=lambda state: check_head(state, self.staging.expect_head),
+                )
+                break
+            except ExpectedVersionMismatch:
+                if not self._carry():
+                    raise
         for ref in refs:
             self.engine.store.remember(replace(ref, stamp=done.id), self.handles[ref.table_key])
         return done
+
+    def _carry(self) -> bool:
+        """Take over the pins that another process has published meanwhile without a row changed. False: none was."""
+        state = self.engine.manifest.current(self.branch)
+        moved = {
+            key: pin_of(now)
+            for key, pin in self.pins.items()
+            if (now := state.tables.get(key)) is not None and pin_of(now) != pin and _same_rows(self.engine, pin, now)
+        }
+        self.pins |= moved
+        return bool(moved)
 
     def _already(self, state: ManifestState) -> CommitInfo | None:
         """Another process may have rolled this very write forward (object stores, where nothing tells us alive)."""
@@ -299,10 +342,15 @@ class _Write:
             log.warning("commit %s is published; its sidecar is left for a sweep: %s", done.id, error.message)
 
 
-def settle_drift(engine: Engine, branch: str, ref: TableRef) -> TableRef:
+def settle_drift(
+    engine: Engine, branch: str, ref: TableRef, *, beside: Collection[WriterKind] = frozenset()
+) -> TableRef:
     """Where a write may stage: the pin, or the head where index builds and compactions alone lie between.
 
     The write's own publish covers what lies between.
+
+    Args:
+        beside: writers that aren't waited for: whatever they have moved the table by so far, they may publish it too.
 
     Raises:
         ExpectedVersionMismatch: another write has moved the table and is about to publish.
@@ -319,8 +367,10 @@ def settle_drift(engine: Engine, branch: str, ref: TableRef) -> TableRef:
         raise ExpectedVersionMismatch(ref.table_key, [ref.branch, ref.version], list(actual or ()))
     for name in engine.sidecars.names():
         sidecar = engine.sidecars.read(name)
-        if sidecar is not None and any(
-            t.table_key == ref.table_key and t.table_branch == ref.branch for t in sidecar.tables
+        if (
+            sidecar is not None
+            and sidecar.writer_kind not in beside
+            and any(t.table_key == ref.table_key and t.table_branch == ref.branch for t in sidecar.tables)
         ):
             raise ExpectedVersionMismatch(ref.table_key, [ref.branch, ref.version], "another write in flight")
     actual = pin_of(engine.manifest.current(branch).tables.get(ref.table_key))

@@ -22,7 +22,7 @@ from tests.engine.graph.racer import HUBS, KEPT
 from tests.s3 import environment, serving
 
 PROGRAM = Path(__file__).with_name("racer.py")
-SECONDS = float(os.environ.get("OMNIGRAPH_RACE_SECONDS", "15"))
+SECONDS = float(os.environ.get("OMNIGRAPH_RACE_SECONDS", "10"))
 SCHEMA = """\
 node A { name: String @key }
 node B { name: String @key }

@@ -12,7 +12,7 @@ from ulid import ULID
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind, commit, sweep
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, commit, optimize, sweep
 from omnigraph.storage.manifest import pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.steps import Step
@@ -148,3 +148,85 @@ def test_a_compaction_that_lost_to_an_undone_write_is_a_conflict_to_retry(reposi
     with pytest.raises(Conflict) as caught, lance_errors("compacting node:P"):
         stale.optimize.compact_files()  # Lance calls it incompatible
     assert caught.value.retryable
+
+
+def fragmented(repository: Repository) -> None:
+    for name in "bcd":
+        put(repository, name)
+
+
+def test_a_compaction_published_since_the_rows_were_read_is_no_conflict(repository: Repository) -> None:
+    fragmented(repository)
+    base = repository.snapshot()
+    assert Repository.open(repository.uri).optimize().commit is not None
+    rows = pa.table({"id": ["a", "e"], "name": ["a", "e"]})
+    change = TableChange("node:P", upserts=rows, delete_ids=pa.array(["b"]))
+    repository.commit(Staging("main", WriterKind.MUTATION, (change,)), base)
+    settled(repository, "a", "c", "d", "e")
+
+
+def test_rows_that_changed_beside_a_compaction_are_a_conflict(repository: Repository) -> None:
+    fragmented(repository)
+    base = repository.snapshot()
+    other = Repository.open(repository.uri)
+    other.optimize()
+    put(other, "x")
+    change = TableChange("node:P", upserts=pa.table({"id": ["e"], "name": ["e"]}))
+    with pytest.raises(ExpectedVersionMismatch):
+        repository.commit(Staging("main", WriterKind.MUTATION, (change,)), base)
+    settled(repository, "a", "b", "c", "d", "x")
+
+
+def test_a_table_made_anew_that_counts_alike_is_a_conflict(repository: Repository) -> None:
+    """The versions after the pin change no row, but the pin is another branch's of the same name."""
+    for name in ("one", "two"):
+        repository.create_branch("dev")
+        change = TableChange("node:P", upserts=pa.table({"id": [name], "name": [name]}))
+        repository.commit(Staging("dev", WriterKind.MUTATION, (change,)), repository.snapshot("dev"))
+        if name == "one":
+            base = repository.snapshot("dev")
+            repository.delete_branch("dev")
+    Repository.open(repository.uri).optimize("dev")
+    assert repository.snapshot("dev").ref("node:P").version > base.ref("node:P").version
+    change = TableChange("node:P", upserts=pa.table({"id": ["e"], "name": ["e"]}))
+    with pytest.raises(ExpectedVersionMismatch):
+        repository.commit(Staging("dev", WriterKind.MUTATION, (change,)), base)
+
+
+@pytest.mark.parametrize("published", ["before", "between", "after"])
+def test_a_write_goes_on_beside_a_living_compaction(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, published: str
+) -> None:
+    """Its files are joined and committed; it publishes before the write begins, while it is under way, or after it."""
+    fragmented(repository)
+    other, wrote, publish_own, apply = Repository.open(repository.uri), [], optimize._publish, commit.apply
+
+    def write() -> None:
+        put(repository, "e")
+        wrote.append("e")
+
+    def paused(*args: Any) -> Any:
+        if published == "after":
+            write()
+        elif published == "between":
+
+            def meet(dataset: Any, operation: Any, mark: str) -> Any:
+                made = apply(dataset, operation, mark)
+                monkeypatch.setattr(commit, "apply", apply)
+                found.append(publish_own(*args))
+                return made
+
+            found: list[Any] = []
+            monkeypatch.setattr(commit, "apply", meet)
+            write()
+            return found[0]
+        return publish_own(*args)
+
+    monkeypatch.setattr(optimize, "_publish", paused)
+    report = other.optimize()
+    assert [t.action for t in report.tables] == ["compacted"]
+    if published == "before":
+        write()
+    assert wrote == ["e"]
+    settled(repository, "a", "b", "c", "d", "e")
+    assert not [c for c in repository.commits() if c.recovery_kind]
