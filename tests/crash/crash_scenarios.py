@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from ulid import ULID
 
 from omnigraph import maintain
 from omnigraph.graph import Schema
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind, tail
+from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind, commit, tail
 from omnigraph.storage.layout import MANIFEST, SCHEMA_LOCK
 from omnigraph.storage.lineage import branch_names
 from omnigraph.write import merging
@@ -152,6 +153,23 @@ def long_tail(repository: Repository) -> None:
         tail.TAIL_FILES = kept
 
 
+def over_another(repository: Repository) -> None:
+    """A write below which another process has changed settings of its table since it was staged."""
+    base, apply = repository.snapshot(), commit.apply
+
+    def meet(dataset: Any, operation: Any, mark: str) -> Any:
+        ref = repository.snapshot().ref("node:Person")
+        repository.engine.store.latest(ref.location).update_config({"moved": str(ULID())})
+        return apply(dataset, operation, mark)
+
+    commit.apply = meet
+    try:
+        change = TableChange("node:Person", upserts=people(["ann", "hal"], 6))
+        repository.commit(Staging("main", WriterKind.MUTATION, (change,), operation_id="OPOVER", actor=ACTOR), base)
+    finally:
+        commit.apply = apply
+
+
 CHANGED = """node Human @rename_from("Person") {
     name: String @key
     years: I64? @rename_from("age")
@@ -250,10 +268,8 @@ def append_person(repository: Repository, name: str, operation_id: str, *, reads
 
 def append_unhealed(uri: str, name: str, operation_id: str, reads: list[str]) -> None:
     """In a child: a writer that looked for dead ones before the other died."""
-    from omnigraph.storage import commit
-
     commit.heal = lambda *_: None
-    commit.settle_drift = lambda _engine, _branch, ref: ref
+    commit.settle_drift = lambda _engine, _branch, ref, **_: ref
     append_person(Repository.open(uri), name, operation_id, reads=frozenset(reads))
 
 
@@ -375,6 +391,10 @@ SCENARIOS = {
     "merge": Scenario(merge, "main", "OPMERGE", merges="topic"),
     "merge-fork": Scenario(merge_into_branch, "dev", "OPMERGEDEV", merges="topic"),
 }
+
+
+IN_A_FOLDER = {"over-another": Scenario(over_another, "main", "OPOVER", joins=True)}
+"""More of them, whose ways no store changes."""
 
 
 def perform(uri: str, module: str, name: str) -> None:

@@ -253,8 +253,11 @@ class _Write:
             raise
         self.moved.append(key)
         reach(Step.TABLE_COMMITTED)
-        if int(dataset.version) != ref.version + 1:
-            raise ExpectedVersionMismatch(key, [ref.branch, ref.version], [self.lineage, int(dataset.version) - 1])
+        below = int(dataset.version) - 1
+        if below != ref.version:  # Lance has put it on top of another's commit
+            if not neutral(dataset, ref.version, below):
+                raise ExpectedVersionMismatch(key, [ref.branch, ref.version], [self.lineage, below])
+            self.refs[key] = replace(ref, version=below)
         self.handles[key] = dataset
 
     def _publish(self) -> CommitInfo:

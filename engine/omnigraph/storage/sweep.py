@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from omnigraph.errors import ExpectedVersionMismatch, Internal, RecoveryPending
-from omnigraph.storage.drift import mark_of, neutral_upto
+from omnigraph.storage.drift import mark_of, neutral, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
 from omnigraph.storage.forks import delete_fork
@@ -213,6 +213,10 @@ def observe(engine: Engine, state: ManifestState, sidecar: Sidecar, table: Sidec
         with lance_errors(f"reading what moved {table.table_key}"):
             mark = mark_of(dataset, pinned + 1) if head > pinned else None
         ours = mark == sidecar.name if mark else None
+        expected = table.expected_version
+        if ours and own and expected < pinned and neutral(dataset, expected, pinned):
+            # Others joined files or built indexes below it: its own versions are counted without theirs.
+            head, pinned = head - (pinned - expected), expected
     return Observed((ref.branch, pinned if own else ref.version), head, ours)
 
 

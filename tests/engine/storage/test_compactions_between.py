@@ -64,58 +64,79 @@ def settled(repository: Repository, *expected: str) -> None:
     assert other.snapshot().count_rows("node:P") == len(expected) + 1
 
 
-@pytest.mark.parametrize("published", ["before it is undone", "while it is undone"])
-def test_a_write_that_met_one_undoes_itself(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch, published: str
+@pytest.mark.parametrize("published", [True, False])
+def test_a_write_that_met_one_goes_on(repository: Repository, monkeypatch: pytest.MonkeyPatch, published: bool) -> None:
+    other, apply = Other(repository.uri), commit.apply
+
+    def meet(dataset: Any, operation: Any, mark: str) -> Any:
+        other.move()
+        made = apply(dataset, operation, mark)  # Lance puts it on top of what came between
+        if published:
+            other.publish_next()
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "apply", meet)
+        put(repository, "b")
+    settled(repository, "a", "b")
+    assert not [c for c in repository.commits() if c.recovery_kind]
+
+
+def test_one_published_while_a_write_above_it_is_undone(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other, apply, reach = Other(repository.uri), commit.apply, sweep.reach
     left = [True]
 
     def meet(dataset: Any, operation: Any, mark: str) -> Any:
         other.move()
-        made = apply(dataset, operation, mark)  # Lance puts it on top of what came between
-        if published == "before it is undone":
-            other.publish_next()
-        return made
+        return apply(dataset, operation, mark)
+
+    def lose(*_: Any, **__: Any) -> None:
+        raise Conflict("lost")
 
     def reached(step: Step) -> None:
         reach(step)
-        if step is Step.RECOVERY_RESTORED and published == "while it is undone" and left.pop():
+        if step is Step.RECOVERY_RESTORED and left.pop():
             left.append(False)
             other.publish_next()
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "apply", meet)
+        patch.setattr(commit, "publish", lose)
         patch.setattr(sweep, "reach", reached)
-        with pytest.raises(ExpectedVersionMismatch) as caught:
+        with pytest.raises(Conflict, match="lost") as caught:
             put(repository, "b")
     assert not getattr(caught.value, "__notes__", [])
+    assert left == []  # restored twice, upon what was published between
     settled(repository, "a")
 
 
-def test_a_sweep_undoes_a_write_above_one_that_was_published(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("published", [True, False])
+def test_a_dead_write_above_one_is_rolled_forward(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, published: bool
 ) -> None:
     other, apply = Other(repository.uri), commit.apply
 
     def meet(dataset: Any, operation: Any, mark: str) -> Any:
         other.move()
         made = apply(dataset, operation, mark)
-        other.publish_next()
+        if published:
+            other.publish_next()
         return made
 
-    def die(*_: Any) -> None:
+    def die(*_: Any, **__: Any) -> None:
         raise Internal("died")
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "apply", meet)
+        patch.setattr(commit, "publish", die)
         patch.setattr(commit, "roll_back", die)
-        with pytest.raises(ExpectedVersionMismatch):
+        with pytest.raises(Internal):
             put(repository, "b")
     later = Repository.open(repository.uri)
-    assert [p["reason"] for p in later.sweep("forward").pending] == ["NeedsRollBack"]
-    assert [o["outcome"] for o in later.sweep("full").outcomes] == ["RolledBack"]
-    settled(repository, "a")
+    assert [o["outcome"] for o in later.sweep("forward").outcomes] == ["RolledForward"]
+    settled(repository, "a", "b")
 
 
 def test_a_write_that_moved_nothing_is_not_taken_for_done(
