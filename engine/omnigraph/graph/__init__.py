@@ -10,35 +10,32 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-import pyarrow as pa
-
 from omnigraph import read, write
-from omnigraph.errors import BadRequest, Conflict
+from omnigraph.errors import BadRequest
+from omnigraph.graph.branches import Branches
+from omnigraph.graph.result import QueryResult
+from omnigraph.graph.schema import Schema
 from omnigraph.query import bind_params, compile_query
-from omnigraph.query.ir import CompiledQuery, ResultColumn
+from omnigraph.query.ir import CompiledQuery
 from omnigraph.storage import At, CommitInfo, Repository, Snapshot
 from omnigraph.texts import text_and_name
 
 if TYPE_CHECKING:
     from omnigraph.maintain import VerifyReport
     from omnigraph.read import Blob
-    from omnigraph.schema import Catalog, MigrationPlan
-    from omnigraph.storage import BranchInfo, CleanupReport, OptimizeReport, RepairReport, SweepReport
+    from omnigraph.storage import CleanupReport, OptimizeReport, RepairReport, SweepReport
     from omnigraph.write import (
         Diff,
         EmbedProgress,
         EmbedReport,
         LoadResult,
-        MergeResult,
         MutationResult,
         Progress,
-        SchemaResult,
     )
     from omnigraph.write.mapping import Mapping as LoadMapping
     from omnigraph.write.sources import Source
@@ -47,227 +44,6 @@ __all__ = ["At", "Branches", "CommitInfo", "Graph", "QueryResult", "Recovery", "
 
 Recovery: TypeAlias = Literal["auto", "full", "forward", "none"]
 """How interrupted writes are settled at opening; see `Graph.open`."""
-
-
-@dataclass(frozen=True, repr=False)
-class QueryResult:
-    """The rows of a read query.
-
-    Args:
-        table: the rows, columns in the order of `columns`.
-        columns: names and types as the query declares them.
-        name: the query's name.
-        snapshot: what was read.
-    """
-
-    table: pa.Table
-    columns: tuple[ResultColumn, ...]
-    name: str
-    snapshot: Snapshot
-
-    def __len__(self) -> int:
-        return self.table.num_rows
-
-    def __iter__(self) -> Iterator[dict[str, Any]]:
-        return iter(self.to_pylist())
-
-    def to_pylist(self) -> list[dict[str, Any]]:
-        """The rows as Python values."""
-        rows: list[dict[str, Any]] = self.table.to_pylist()
-        return rows
-
-    def to_pandas(self) -> Any:
-        """The rows as a pandas DataFrame; needs `omnigraph[pandas]`."""
-        read.library("pandas", "to_pandas")
-        return self.table.to_pandas()
-
-    def to_polars(self) -> Any:
-        """The rows as a polars DataFrame; needs `omnigraph[polars]`."""
-        return read.library("polars", "to_polars").from_arrow(self.table)
-
-    def to_networkx(self) -> Any:
-        """The nodes and edges of the rows as a `networkx.MultiDiGraph`; needs `omnigraph[networkx]`.
-
-        Nodes are named `(type, id)`; nodes and edges have their type and properties as attributes.
-
-        Raises:
-            BadRequest: no column is a whole node or edge (`return { $p, $e }`), or networkx isn't installed.
-        """
-        return read.networkx_graph(self.table, self.columns, self.snapshot.catalog)
-
-    def render(self, format: str = "table") -> Iterator[str | bytes]:
-        """The rows written in one of the formats table, json, jsonl, csv, kv and arrow, piece by piece."""
-        return read.render(self.table, self.columns, format)
-
-    def __repr__(self) -> str:
-        return "".join(str(piece) for piece in self.render("table")).rstrip("\n")
-
-    def _repr_html_(self) -> str:
-        return read.html_table(self.table, self.columns)
-
-
-class Branches:
-    """The branches of a graph, as `graph.branches`."""
-
-    def __init__(self, repository: Repository, actor: str | None) -> None:
-        self._repository = repository
-        self._actor = actor
-
-    def list(self) -> list[BranchInfo]:
-        """Every branch with its head, `main` first."""
-        return self._repository.branches()
-
-    def create(self, name: str, *, from_: str = "main", at: At = None, actor: str | None = None) -> BranchInfo:
-        """A new branch that begins where `from_` stands, or stood `at` a moment. No data is copied.
-
-        Args:
-            name: letters, digits, `.`, `-`, `_` and `/`.
-            from_: a branch, a commit id, or a branch at a moment (`main@12`, `main@2026-01-31`).
-            at: the moment, where `from_` is a branch.
-
-        Raises:
-            Conflict: the name is taken.
-            BadRequest: the name isn't allowed.
-            NotFound: there is no such base.
-        """
-        return self._repository.create_branch(name, from_=from_, at=at, actor=actor or self._actor)
-
-    def delete(self, name: str) -> BranchInfo:
-        """Delete a branch; its data goes with it, as far as no other branch has merged it.
-
-        Returns:
-            The branch as it was.
-
-        Raises:
-            BadRequest: it is `main`.
-            NotFound: there is no such branch.
-            Conflict: branches that began from it live, or a write on it is running.
-        """
-        return self._repository.delete_branch(name)
-
-    def merge(
-        self,
-        source: str,
-        into: str = "main",
-        *,
-        delete_source: bool = False,
-        expect_head: str | None = None,
-        actor: str | None = None,
-        operation_id: str | None = None,
-    ) -> MergeResult:
-        """Bring a branch's changes into another, row by row against their common ancestor, as one commit.
-
-        The source may be deleted at once: nothing of the target depends on it.
-
-        Args:
-            source: a branch, `branch@moment` or a commit id.
-            into: the branch that gets the changes.
-            delete_source: delete the source, a branch, afterwards.
-            expect_head: the target's head commit the caller saw; anything newer refuses the merge.
-            actor: who asks; default is the graph's.
-            operation_id: a ULID; the same one again changes nothing.
-
-        Raises:
-            MergeConflicts: with each row both sides changed, or that breaks a constraint; nothing was published.
-            NotFound: no such branch.
-            Conflict: the target moved meanwhile; `retryable` says whether to try again.
-        """
-        if delete_source:
-            self._repository.head(source)  # a moment or a commit can't be deleted: say so before anything is merged
-        result = write.merge(
-            self._repository,
-            source,
-            into,
-            actor=actor or self._actor,
-            operation_id=operation_id,
-            expect_head=expect_head,
-        )
-        if delete_source:
-            self.delete(source)
-        return result
-
-
-class Schema:
-    """The accepted schema of a branch, as `graph.schema`."""
-
-    def __init__(self, repository: Repository, actor: str | None = None) -> None:
-        self._repository = repository
-        self._actor = actor
-
-    @property
-    def source(self) -> str:
-        """The `.pg` text."""
-        return self.catalog.source
-
-    @property
-    def catalog(self) -> Catalog:
-        """Every type, checked and resolved."""
-        return self._repository.snapshot().catalog
-
-    def plan(self, schema: str | Path, *, branch: str = "main", allow_data_loss: bool = False) -> MigrationPlan:
-        """What accepting another schema would do, step by step. Nothing is changed.
-
-        Args:
-            schema: the desired `.pg` text, or the path of a file with it.
-            branch: whose schema and rows it is compared with.
-            allow_data_loss: drop for good instead of softly.
-
-        Raises:
-            LanguageError: the schema was refused.
-            NotFound: no such branch.
-        """
-        from omnigraph.schema import compile_schema
-
-        text, file = text_and_name(schema, "schema.pg")
-        return _planned(self._repository.snapshot(branch), compile_schema(text, file=file), allow_data_loss)
-
-    def apply(
-        self,
-        schema: str | Path,
-        *,
-        branch: str = "main",
-        allow_data_loss: bool = False,
-        actor: str | None = None,
-        operation_id: str | None = None,
-        expect_plan: str | None = None,
-    ) -> SchemaResult:
-        """Accept another schema, and change the data with it, as one commit. Nothing to do makes no commit.
-
-        Every older commit keeps being read with the schema of its time.
-
-        Args:
-            schema: the desired `.pg` text, or the path of a file with it.
-            branch: the branch to change; other branches must have the same schema already.
-            allow_data_loss: drop for good: the old versions of what is dropped are removed right after the commit.
-            actor: who asks; default is the graph's.
-            operation_id: a ULID; the same one again changes nothing.
-            expect_plan: the digest of the plan the caller saw; any other plan is refused.
-
-        Raises:
-            LanguageError: the schema was refused.
-            BadRequest: the change can't be made (`OG-…` codes), or rows break a new constraint, with their ids.
-            Conflict: the plan isn't the expected one, other branches keep another schema, another schema change is
-                under way, or the branch moved; `retryable` says whether to try again.
-            NotFound: no such branch.
-        """
-        from omnigraph.schema import compile_schema
-
-        text, file = text_and_name(schema, "schema.pg")
-        catalog = compile_schema(text, file=file)
-        snapshot = self._repository.snapshot(branch)
-        plan = _planned(snapshot, catalog, allow_data_loss)
-        done = self._repository.done_before(branch, operation_id) if operation_id else None
-        if done is not None:
-            return write.SchemaResult(plan, done)
-        if expect_plan is not None and expect_plan != plan.digest:
-            raise Conflict(
-                f"the plan is {plan.digest}, not {expect_plan}: the graph or the schema changed since; plan again",
-                code="plan_changed",
-                details={"expected": expect_plan, "actual": plan.digest, "plan": plan.as_dict()},
-            )
-        return write.apply_schema(
-            self._repository, snapshot, catalog, plan, actor=actor or self._actor, operation_id=operation_id
-        )
 
 
 class Graph:
@@ -767,17 +543,6 @@ class Graph:
         if compiled.kind != "read":
             raise BadRequest(f"query {compiled.name!r} is a mutation: run it with mutate", code="is_mutation")
         return compiled
-
-
-def _planned(snapshot: Snapshot, catalog: Catalog, allow_data_loss: bool) -> MigrationPlan:
-    from omnigraph.schema import plan_migration
-
-    return plan_migration(
-        snapshot.schema_ir,
-        catalog,
-        allow_data_loss=allow_data_loss,
-        populated={key for key, table in snapshot.tables.items() if table.row_count},
-    )
 
 
 def _names(given: str | Collection[str] | None) -> list[str] | None:
