@@ -95,10 +95,14 @@ class OmniGraphError(Exception):
 
 
 class NotFound(OmniGraphError):
+    """A graph, branch, type, commit or table version isn't there."""
+
     kind = "not_found"
 
 
 class BadRequest(OmniGraphError):
+    """The request itself is wrong: a text, a type, a value, a constraint."""
+
     kind = "bad_request"
 
 
@@ -163,6 +167,8 @@ def _width(character: str) -> int:
 
 
 class Conflict(OmniGraphError):
+    """The state moved or forbids it; `retryable` says whether the same call may succeed."""
+
     kind = "conflict"
 
 
@@ -224,13 +230,19 @@ class RecoveryPending(Conflict):
 
 
 class Forbidden(OmniGraphError):
+    """Policy, or a graph opened for reading only, said no."""
+
     kind = "forbidden"
 
 
 class Unavailable(OmniGraphError):
+    """A resource outside the graph is missing for now: a port, Java, a store, an embedding provider."""
+
     kind = "unavailable"
     retryable = True
 
 
 class Internal(OmniGraphError):
+    """Corruption or a broken invariant: a bug or a damaged graph."""
+
     kind = "internal"

@@ -110,6 +110,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"omnigraph {version('omnigraph')}")
         return 0
+    os.environ.setdefault("LANCE_LOG", "error")  # its warnings are about its insides; what matters is raised
     import typer
 
     command = typer.main.get_command(build(args[0] if args else None))

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from omnigraph import read, write
 from omnigraph.errors import BadRequest
@@ -67,7 +67,7 @@ class Graph:
         """Create an empty graph.
 
         Args:
-            uri: a folder that isn't there or is empty, or an `s3://` URI.
+            uri: a folder, or an `s3://` URI; other files that are there are left alone.
             schema: the `.pg` text, or the path of a file with it.
             actor: who creates it and writes through this object.
             operation_id: a ULID; the same one again opens the graph it made.
@@ -99,8 +99,10 @@ class Graph:
         Raises:
             NotFound: there is no graph.
             RecoveryPending: a file of an interrupted write can't be read.
-            BadRequest: `read_only` together with a sweep that writes.
+            BadRequest: `read_only` together with a sweep that writes, or no such recovery.
         """
+        if recovery not in get_args(Recovery):
+            raise BadRequest(f"recovery is one of {', '.join(get_args(Recovery))}, not {recovery!r}")
         if read_only:
             if recovery in ("full", "forward"):
                 raise BadRequest(
@@ -276,7 +278,13 @@ class Graph:
 
         Args:
             since: a commit or its id, a manifest version, a time or a snapshot.
+
+        Raises:
+            BadRequest: `since` is None or nothing of that kind.
+            NotFound: no such branch or moment.
         """
+        if since is None:  # else it would mean now, and nothing had ever changed
+            raise BadRequest("since when? Give a commit or its id, a manifest version, a time or a snapshot")
         to = self._repository.snapshot(branch)
         start = self._repository.snapshot(branch, since)
         return write.Diff(self._repository, start, to, _names(kinds), _names(types), _names(ops))

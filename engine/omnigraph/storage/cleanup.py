@@ -97,6 +97,10 @@ def cleanup(
     """
     if keep is None and older_than is None:
         raise BadRequest("cleanup needs keep (a number of commits) or older_than (an age): say what is to stay")
+    if keep is not None and (isinstance(keep, bool) or not isinstance(keep, int)):
+        raise BadRequest(f"keep is a number of commits, not {keep!r}")
+    if older_than is not None and not isinstance(older_than, timedelta):
+        raise BadRequest(f"older_than is a timedelta or a text such as 7d, not {older_than!r}")
     if keep is not None and keep < 1:
         raise BadRequest(f"keep is {keep}: at least the newest commit of every branch stays")
     if older_than is not None and older_than < timedelta(0):

@@ -62,11 +62,13 @@ class Repository:
             operation_id: ULID of the creation; the same one again opens the graph it made.
 
         Raises:
-            Conflict: there is a graph already, made by another operation.
+            Conflict: there is a graph already, made by another operation, or a file.
         """
         from omnigraph.storage.create import create_graph
 
         engine = Engine.of(parse_root(uri))
+        if os.path.isfile(engine.store.root.uri):
+            raise Conflict(f"{engine.store.root.uri} is a file, and a graph is a folder", code="already_exists")
         create_graph(engine, catalog, actor, operation_id)
         return cls(engine)
 
@@ -108,10 +110,12 @@ class Repository:
     def _state(self, branch: str, at: At) -> ManifestState:
         self.engine.store.check_process()
         manifest = self.engine.manifest
+        if not isinstance(branch, str):
+            raise BadRequest(f"a branch is given by its name, not by a {type(branch).__name__}")
         if at is None:
             return manifest.current(branch)
         if isinstance(at, Snapshot):
-            return at.state
+            return self._own(at).state
         if isinstance(at, CommitInfo):
             at = at.id
         if isinstance(at, bool) or not isinstance(at, int | str | datetime):
@@ -129,7 +133,7 @@ class Repository:
             NotFound: there is none, or its state went with a deleted branch.
         """
         if isinstance(point, Snapshot):
-            return point
+            return self._own(point)
         if isinstance(point, CommitInfo):
             point = point.id
         if not isinstance(point, str):
@@ -139,6 +143,11 @@ class Repository:
             return self.snapshot(name, moment)
         commit = self.commit_info(name)
         return Snapshot(self.engine, state_of(self.engine, commit.branch, commit))
+
+    def _own(self, snapshot: Snapshot) -> Snapshot:
+        if snapshot.uri != self.uri:
+            raise BadRequest(f"the snapshot is one of {snapshot.uri}, not of {self.uri}", code="foreign_snapshot")
+        return snapshot
 
     def commit_info(self, commit_id: str) -> CommitInfo:
         """A commit of any branch. Raises NotFound."""
@@ -372,6 +381,8 @@ class Repository:
         """Settle what dead writers left. See `omnigraph.storage.sweep.sweep`."""
         from omnigraph.storage.sweep import sweep
 
+        if mode not in ("full", "forward"):
+            raise BadRequest(f"a recovery is 'full' or 'forward', not {mode!r}")
         self._writable()
         return sweep(self.engine, mode)
 

@@ -148,6 +148,8 @@ def load(
     """
     if mode not in ("append", "merge", "overwrite"):
         raise BadRequest(f"mode {mode!r} isn't known: append, merge or overwrite")
+    if max_quarantined < 0:
+        raise BadRequest(f"max_quarantined is {max_quarantined}: give a number from 0 on")
     operation = check_operation_id(operation_id or new_ulid())
     missing = branch not in {b.name for b in repository.branches()}
     if missing and from_ is None:

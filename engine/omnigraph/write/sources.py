@@ -16,7 +16,7 @@ from collections.abc import Mapping as MappingABC
 from dataclasses import dataclass, replace
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias, cast
+from typing import Any, BinaryIO, TextIO, TypeAlias, cast
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -238,10 +238,15 @@ def plan_sources(
         check_mapping(mapping, catalog)
     if isinstance(source, MappingABC):
         return _plan_tables(source, mapping, catalog)
-    if source is not None and hasattr(source, "read"):
+    if format is not None and format not in _SUFFIXES.values():
+        raise BadRequest(f"format {format!r} isn't known: {', '.join(sorted(set(_SUFFIXES.values())))}")
+    text = isinstance(source, str) and ("\n" in source or source.lstrip()[:1] == "{")
+    if text or hasattr(source, "read"):
+        if mapping is not None or format not in (None, "ndjson"):
+            raise BadRequest("an open file or a text holds NDJSON records: mappings and other formats are for files")
+        if text:
+            return _plan_stream(io.StringIO(cast("str", source)), "<text>")
         return _plan_stream(cast("BinaryIO", source))
-    if isinstance(source, str) and ("\n" in source or source.lstrip()[:1] == "{"):
-        return _plan_stream(io.BytesIO(source.encode()), "<text>")
     names = _paths(source)
     if mapping is not None and not (_all_ndjson(names, format) and not _any_covered(names, mapping)):
         return SourcePlan(_mapped(names, mapping))
@@ -337,18 +342,19 @@ def _plain_mapping(name: str, table: pa.Table, catalog: Catalog) -> SourceMappin
     return plain.model_copy(update={"from_": ["from"], "to": ["to"]})
 
 
-def _plan_stream(stream: BinaryIO, label: str | None = None) -> SourcePlan:
+def _plan_stream(stream: BinaryIO | TextIO, label: str | None = None) -> SourcePlan:
     name = label or str(getattr(stream, "name", "<stream>"))
     descriptor, path = tempfile.mkstemp(suffix=".jsonl", prefix="omnigraph-")
     with os.fdopen(descriptor, "wb") as out:
         first = stream.read(1 << 20)
         if isinstance(first, str):
-            while first:
-                out.write(first.encode())
-                first = stream.read(1 << 20)
+            piece = first
+            while piece:
+                out.write(piece.encode("utf-8", "surrogatepass"))  # half a character is told with its line
+                piece = cast("TextIO", stream).read(1 << 20)
         else:
             out.write(first)
-            shutil.copyfileobj(stream, out)
+            shutil.copyfileobj(cast("BinaryIO", stream), out)
         size = out.tell()
     return SourcePlan([SourceFile(0, name, path, "ndjson", size)], spooled=path)
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -131,6 +132,49 @@ def test_refusals(towns: omnigraph.Graph, tmp_path: Path) -> None:
         omnigraph.init(towns.uri, schema=SCHEMA_OF_TOWNS)
     with pytest.raises(omnigraph.NotFound):
         omnigraph.open(tmp_path / "nowhere.omni")
+
+
+@pytest.mark.parametrize(
+    ("said", "ask"),
+    [
+        ("recovery is one of", lambda g: omnigraph.open(g.uri, recovery="foward")),
+        ("'full' or 'forward'", lambda g: g.recover("foward")),
+        ("since when", lambda g: g.changes(None)),
+        ("by its name", lambda g: g.mutate(FOUND, {"name": "x"}, branch=None)),
+        ("by its name", lambda g: g.query(ALL_TOWNS, branch=3)),
+        ("number of commits", lambda g: g.cleanup(keep="3")),
+        ("timedelta", lambda g: g.cleanup(older_than=7)),
+        ("isn't known", lambda g: g.load(TOWNS, format="parq")),
+        ("are for files", lambda g: g.load(TOWNS, format="csv")),
+        ("max_quarantined", lambda g: g.load(TOWNS, max_quarantined=-1)),
+        ("not UTF-8", lambda g: g.load(TOWNS.replace("Alba", "\ud800"))),
+    ],
+)
+def test_wrong_use_is_told_and_changes_nothing(towns: omnigraph.Graph, said: str, ask: Any) -> None:
+    head = towns.head().id
+    with pytest.raises(omnigraph.BadRequest, match=said):
+        ask(towns)
+    assert towns.head().id == head
+
+
+def test_a_snapshot_of_another_graph_is_refused(towns: omnigraph.Graph, tmp_path: Path) -> None:
+    other = omnigraph.init(tmp_path / "other.omni", schema=SCHEMA_OF_TOWNS)
+    for ask in (
+        lambda at: towns.query(ALL_TOWNS, at=at),
+        lambda at: towns.diff(at, "main"),
+        lambda at: towns.changes(at),
+        lambda at: towns.branches.create("b", at=at),
+    ):
+        with pytest.raises(omnigraph.BadRequest) as caught:
+            ask(other.snapshot())
+        assert caught.value.code == "foreign_snapshot"
+    assert len(towns.query(ALL_TOWNS, at=omnigraph.open(towns.uri).snapshot())) == 2
+
+
+def test_a_file_is_no_place_for_a_graph(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(omnigraph.Conflict, match="is a file"):
+        omnigraph.init(tmp_path / "file", schema=SCHEMA_OF_TOWNS)
 
 
 def test_threads_share_a_graph(towns: omnigraph.Graph) -> None:
