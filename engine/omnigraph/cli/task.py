@@ -143,6 +143,14 @@ def load(
     engine: Annotated[
         Literal["process", "spark"], typer.Option("--engine", help="In this process, or with Spark.")
     ] = "process",
+    quarantine: Annotated[
+        str | None,
+        typer.Option("--quarantine", metavar="FILE", help="Put bad records into this new file, and load the others."),
+    ] = None,
+    max_quarantined: Annotated[
+        int,
+        typer.Option("--max-quarantined", min=0, metavar="N", help="More bad records refuse the load all the same."),
+    ] = 10_000,
     operation_id: OperationId = None,
     actor: Actor = None,
     sweep: Sweep = "forward",
@@ -152,7 +160,7 @@ def load(
 
     \b
     Examples:
-      omnigraph task load --uri graph.omni --source people.ndjson --mode merge
+      omnigraph task load --uri graph.omni --source people.ndjson --mode merge --quarantine bad.ndjson
       omnigraph task load --uri graph.omni --source data --mapping mapping.yaml --format parquet --engine spark
     """
     from omnigraph.write.mapping import Mapping as LoadMapping
@@ -164,7 +172,9 @@ def load(
             raise BadRequest(f"load {name!r}: {format} needs --mapping, which says which type the rows are")
         parsed = LoadMapping.read(mapping) if mapping is not None else None
         done = (
-            _load_with_spark(graph.uri, source, parsed, format, mode, branch, operation, actor)
+            _load_with_spark(
+                graph.uri, source, parsed, format, mode, branch, operation, actor, quarantine, max_quarantined
+            )
             if engine == "spark"
             else graph.load(
                 source,
@@ -174,6 +184,8 @@ def load(
                 format=format,
                 actor=actor,
                 operation_id=operation,
+                quarantine=quarantine,
+                max_quarantined=max_quarantined,
             )
         )
         return {
@@ -182,6 +194,7 @@ def load(
             "commit": done.commit.id if done.commit else None,
             "tables": [{"tableKey": key, "rows": rows} for key, rows in done.tables],
             "rows": sum(rows for _, rows in done.tables),
+            "quarantined": done.quarantined,
         } | _state(graph, branch)
 
     _run("load", uri, operation, sweep, result, work)
@@ -274,6 +287,8 @@ def _load_with_spark(
     branch: str,
     operation_id: str,
     actor: str | None,
+    quarantine: str | None,
+    max_quarantined: int,
 ) -> LoadResult:
     """The one call of the Spark load; it has the contract of `Graph.load`."""
     from omnigraph.pipeline.load import LoadJob, run
@@ -288,6 +303,8 @@ def _load_with_spark(
             branch=branch,
             operation_id=operation_id,
             actor=actor,
+            quarantine=quarantine,
+            max_quarantined=max_quarantined,
         )
     )
 

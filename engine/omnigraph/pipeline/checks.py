@@ -7,22 +7,28 @@ both loaders say the same.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from omnigraph.pipeline.stage import table_folder, unique_column
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.write import constraints
-from omnigraph.write.findings import FILE, ROW, SHOWN, Findings
+from omnigraph.write.findings import FILE, ROW, Findings
+from omnigraph.write.quarantine import Places
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Checks"]
+__all__ = ["STEPS", "Checks", "Step", "incoming_keys"]
+
+Step: TypeAlias = Literal["ids", "unique", "endpoints", "cardinality"]
+STEPS: tuple[Step, ...] = get_args(Step)
+"""In the order in which bad records are put aside: without those that an earlier one finds, a later one may find fewer
+or more, and never an earlier one."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +41,7 @@ class Checks:
         generated: those whose ids were all made by this load, so that none can repeat.
         committed: tables with committed rows that stay.
         replaced: edge tables with committed rows that all go, where the sources that lose them are judged.
+        bad: incoming records put aside, which aren't looked at.
     """
 
     spark: SparkSession
@@ -44,27 +51,34 @@ class Checks:
     generated: frozenset[str]
     committed: frozenset[str]
     replaced: frozenset[str] = frozenset()
+    bad: Places = field(default_factory=dict)
 
-    def run(self, findings: Findings) -> None:
-        """Judge everything; findings get what is wrong."""
-        for key in sorted(self.incoming):
-            entity = self.catalog.by_table_key[key]
-            rows = self._keys(key)
-            if key not in self.generated:
-                self._distinct_ids(entity, rows, findings)
-                self._existing_ids(entity, rows, findings)
+    def run(self, findings: Findings, steps: Sequence[Step] = STEPS) -> None:
+        """Judge everything, or what these steps look at; findings get what is wrong."""
+        for step in steps:
+            for key in sorted(self.incoming):
+                self._one(step, self.catalog.by_table_key[key], self._keys(key), findings)
+            if step == "endpoints":
+                self._left_dangling(findings)
+
+    def _one(self, step: Step, entity: NodeType | EdgeType, rows: DataFrame, findings: Findings) -> None:
+        if step == "ids" and entity.table_key not in self.generated:
+            self._distinct_ids(entity, rows, findings)
+            self._existing_ids(entity, rows, findings)
+        if step == "unique":
             for number in range(len(entity.uniques)):
                 self._unique(entity, rows, number, findings)
-            if isinstance(entity, EdgeType):
+        if isinstance(entity, EdgeType):
+            if step == "endpoints":
                 for column, node in (("src", entity.source), ("dst", entity.target)):
                     self._endpoints(entity, rows, column, node, findings)
+            if step == "cardinality":
                 self._cardinality(entity, rows, findings)
-        self._left_dangling(findings)
 
     # ---- inputs
 
     def _keys(self, table_key: str) -> DataFrame:
-        return self.spark.read.parquet(table_folder(self.folder, "keys", table_key))
+        return incoming_keys(self.spark, self.folder, table_key, self.bad)
 
     def _kept(self, table_key: str) -> DataFrame | None:
         where = table_folder(self.folder, "committed", table_key)
@@ -77,26 +91,26 @@ class Checks:
     def _distinct_ids(self, entity: NodeType | EdgeType, rows: DataFrame, findings: Findings) -> None:
         repeated = rows.groupBy("id").count().where("count > 1").select("id")
         bad = rows.join(repeated, "id", "left_semi")
-        total, sample = _look(bad, by="id")
+        total, sample = _look(bad, findings.kept, by="id")
         _report(findings, total, lambda f: constraints.check_distinct_ids(entity, sample, f))
 
     def _existing_ids(self, entity: NodeType | EdgeType, rows: DataFrame, findings: Findings) -> None:
         kept = self._kept(entity.table_key)
         if kept is None:
             return
-        total, sample = _look(rows.join(kept.select("id"), "id", "left_semi"))
+        total, sample = _look(rows.join(kept.select("id"), "id", "left_semi"), findings.kept)
         _report(findings, total, lambda f: constraints.check_existing_ids(entity, sample, sample.column("id"), f))
 
     def _unique(self, entity: NodeType | EdgeType, rows: DataFrame, number: int, findings: Findings) -> None:
         column, parts = unique_column(number), entity.uniques[number]
         given = rows.where(f"{column} is not null")
         repeated = given.groupBy(column).count().where("count > 1").select(column)
-        total, sample = _look(given.join(repeated, column, "left_semi"), by=column)
+        total, sample = _look(given.join(repeated, column, "left_semi"), findings.kept, by=column)
         _report(findings, total, lambda f: constraints.check_unique(entity, parts, sample, None, f))
         kept = self._kept(entity.table_key)
         if kept is None:
             return
-        total, taken = _look(given.join(kept.select(column), column, "left_semi"))
+        total, taken = _look(given.join(kept.select(column), column, "left_semi"), findings.kept)
         # Each alone, so that rows which also collide among themselves aren't counted a second time.
         _report(findings, total, lambda f: _one_by_one(entity, parts, taken, f))
 
@@ -108,7 +122,7 @@ class Checks:
             known.append(kept)
         for ids in known:
             bad = bad.join(ids.select(ids["id"].alias(column)), column, "left_anti")
-        total, sample = _look(bad)
+        total, sample = _look(bad, findings.kept)
         everything = pa.array([True] * sample.num_rows)
         _report(findings, total, partial(constraints.add_missing_endpoints, edge, sample, everything, column, node))
 
@@ -121,25 +135,32 @@ class Checks:
         every = rows.select("src")
         if kept is not None:
             every = every.union(kept.select("src").join(touched, "src", "left_semi"))
-        wrong = f"count < {low}" + (f" or count > {high}" if high is not None else "")
-        broken = every.groupBy("src").count().where(wrong)
+        counted = every.groupBy("src").count()
         lost = self._lost(edge)
         if lost is not None:
             bare = lost.join(touched, "src", "left_anti").selectExpr("src", "cast(0 as bigint) as count")
-            broken = broken.union(bare.where(wrong))
-        sources = broken.limit(SHOWN).toArrow()
-        if not sources.num_rows:
+            counted = counted.union(bare)
+        named: set[Any] = set()
+        total = 0
+        if low > 0:
+            below = counted.where(f"count < {low}").select("src")
+            named = set(below.orderBy("src").limit(findings.kept).toArrow().column("src").to_pylist())
+            total = below.count() if named else 0
+        if high is not None:
+            too_many = rows.join(counted.where(f"count > {high}"), "src", "left_semi")
+            over, first = _look(too_many, findings.kept)
+            total += over
+            named |= set(first.column("src").to_pylist()) if over else set()
+        if not named:
             return
-        few = self.spark.createDataFrame([(s,) for s in sources.column("src").to_pylist()], "src string")
+        few = self.spark.createDataFrame([(s,) for s in sorted(named)], "src string")
         sample = rows.join(few, "src", "left_semi").orderBy(FILE, ROW).toArrow()
         committed = (
             kept.join(few, "src", "left_semi").select("src").toArrow().column("src")
             if kept is not None
             else pa.array([], pa.string())
         )
-        total = rows.join(broken.where(f"count > {high}"), "src", "left_semi").count() if high is not None else 0
-        total += broken.where(f"count < {low}").count()
-        shown = sources.column("src") if lost is not None else None
+        shown = pa.array(sorted(named)) if lost is not None else None
         _report(findings, total, lambda f: constraints.check_cardinality(edge, sample, committed, f, lost_src=shown))
 
     def _lost(self, edge: EdgeType) -> DataFrame | None:
@@ -165,7 +186,8 @@ class Checks:
                 if table_key not in self.incoming or table_key in self.committed:
                     continue  # its old rows stay
                 ids = self._keys(table_key)
-                total, sample = _look(kept.join(ids.select(ids["id"].alias(column)), column, "left_anti"))
+                gone = kept.join(ids.select(ids["id"].alias(column)), column, "left_anti")
+                total, sample = _look(gone, findings.kept)
                 everything = pa.array([True] * sample.num_rows)
                 _report(
                     findings,
@@ -174,23 +196,36 @@ class Checks:
                 )
 
 
-def _look(bad: DataFrame, *, by: str | None = None) -> tuple[int, pa.Table]:
-    """How many rows there are, and the first `SHOWN`; with `by` all rows that share a value with one of those."""
-    total = bad.count()
-    if total == 0:
-        return 0, pa.table({})
+def incoming_keys(spark: SparkSession, folder: str, table_key: str, bad: Places) -> DataFrame:
+    """The keys of a table's incoming rows, without those of records put aside."""
+    keys = spark.read.parquet(table_folder(folder, "keys", table_key))
+    if not bad:
+        return keys
+    from pyspark.sql.functions import broadcast
+
+    places = [(file, row) for file, rows in bad.items() for row in rows.tolist()]
+    aside = spark.createDataFrame(places, f"{FILE} int, {ROW} bigint")
+    return keys.join(broadcast(aside), [FILE, ROW], "left_anti")
+
+
+def _look(bad: DataFrame, kept: int, *, by: str | None = None) -> tuple[int, pa.Table]:
+    """How many rows there are, and the first ones; with `by` all rows that share a value with one of those."""
     order = [c for c in (FILE, ROW) if c in bad.columns] or ["id"]
-    first = bad.orderBy(*order).limit(SHOWN)
+    ordered = bad.orderBy(*order).limit(kept)
+    first = ordered.toArrow()
+    if not first.num_rows:
+        return 0, first
+    total = first.num_rows if first.num_rows < kept else bad.count()
     if by is not None:
-        first = bad.join(first.select(by).distinct(), by, "left_semi").orderBy(*order)
-    return total, first.toArrow()
+        first = bad.join(ordered.select(by).distinct(), by, "left_semi").orderBy(*order).toArrow()
+    return total, first
 
 
 def _report(findings: Findings, total: int, check: Callable[[Findings], None]) -> None:
     """Let a shared check name the sample, then count what wasn't in it."""
     if total == 0:
         return
-    said = Findings()
+    said = findings.like()
     check(said)
     kinds = list(said.counts)
     missing = total - sum(said.counts.values())

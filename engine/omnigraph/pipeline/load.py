@@ -9,47 +9,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from omnigraph.errors import BadRequest, NotFound
-from omnigraph.pipeline.checks import Checks
+from omnigraph.pipeline.judging import StagedLoad, judged
 from omnigraph.pipeline.session import session
 from omnigraph.pipeline.settings import PipelineSettings
 from omnigraph.pipeline.splits import split_file
-from omnigraph.pipeline.stage import CommittedTask, Staged, StageTask, blob_folder, stage, table_folder, write_committed
-from omnigraph.schema.catalog import EdgeType
-from omnigraph.storage import (
-    Repository,
-    Snapshot,
-    Staging,
-    TableChange,
-    WriterKind,
-    check_operation_id,
-    working_folder,
-)
+from omnigraph.pipeline.stage import Staged, StageTask, blob_folder, stage
+from omnigraph.storage import Repository, Snapshot, Staging, WriterKind, check_operation_id, working_folder
 from omnigraph.write.blobs import BlobSpool
-from omnigraph.write.committed import Committed
-from omnigraph.write.embedding import EmbedWhen, provider, unfilled
+from omnigraph.write.embedding import EmbedWhen, provider
 from omnigraph.write.findings import Findings
-from omnigraph.write.loader import (
-    Loaded,
-    LoadResult,
-    Mode,
-    change_of,
-    done_before,
-    fill_vectors,
-    judge,
-    reads_of,
-)
+from omnigraph.write.loader import LoadResult, Mode, done_before, reads_of
 from omnigraph.write.mapping import Mapping, entity_of
+from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine, finish, finished
+from omnigraph.write.rows import Reading
 from omnigraph.write.sources import SourcePlan, plan_sources
-from omnigraph.write.spool import Spool
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +38,11 @@ __all__ = ["LoadJob", "run"]
 
 @dataclass(frozen=True, slots=True)
 class LoadJob:
-    """One load. `sources` as `write.load` takes them: files, globs, or the folder a mapping's paths start from."""
+    """One load. `sources` as `write.load` takes them: files, globs, or the folder a mapping's paths start from.
+
+    `quarantine` is a file of the driver for bad records, which are then left out; more than `max_quarantined` of them
+    refuse the load.
+    """
 
     uri: str
     sources: tuple[str, ...]
@@ -70,10 +53,12 @@ class LoadJob:
     actor: str | None = None
     format: str | None = None
     embed: EmbedWhen | None = None
+    quarantine: str | None = None
+    max_quarantined: int = QUARANTINE_LIMIT
 
 
 def run(job: LoadJob, say: Callable[[str], None] | None = None) -> LoadResult:
-    """Load all records of the job, or none.
+    """Load all records of the job, or none; with a quarantine all good ones.
 
     Args:
         say: told of each stage, a line for people; default standard error.
@@ -90,7 +75,10 @@ def run(job: LoadJob, say: Callable[[str], None] | None = None) -> LoadResult:
     if job.branch not in {b.name for b in repository.branches()}:
         raise NotFound(f"branch {job.branch!r} doesn't exist: create it first")
     if (done := done_before(repository, job.branch, job.operation_id)) is not None:
+        if job.quarantine is not None:
+            finish(job.quarantine, job.operation_id)
         return LoadResult((), done, job.branch, operation_id=job.operation_id)
+    aside = Quarantine(job.quarantine, job.operation_id, job.max_quarantined) if job.quarantine is not None else None
     base = repository.snapshot(job.branch)
     folder = _staging_folder(repository.uri, job.operation_id, settings)
     with plan_sources(list(job.sources), job.mapping, base.catalog, format=job.format) as plan:
@@ -98,8 +86,8 @@ def run(job: LoadJob, say: Callable[[str], None] | None = None) -> LoadResult:
         with session(f"omnigraph load {job.operation_id}", settings) as spark, working_folder(folder):
             say(f"reading {len(plan.files)} files, {plan.size / 1e6:.1f} MB, in {len(tasks)} tasks")
             staged = _stage(spark, tasks)
-            with BlobSpool(blob_folder(folder)) as blobs:
-                return _finish(spark, job, repository, base, plan, staged, folder, say, blobs)
+            load = StagedLoad(spark, repository, base, job.mode, job.embed, plan, staged, folder, say)
+            return _finish(job, load, aside)
 
 
 def _staging_folder(uri: str, operation_id: str, settings: PipelineSettings) -> str:
@@ -116,17 +104,22 @@ def _tasks(
     plan: SourcePlan, job: LoadJob, repository: Repository, base: Snapshot, folder: str, settings: PipelineSettings
 ) -> list[StageTask]:
     pieces = [(file, split) for file in plan.files for split in split_file(file, settings.split_bytes)]
-    refs = None
-    if job.mode != "merge":
+    merge, refs = job.mode == "merge", None
+    if not merge and job.quarantine is None:
         # NDJSON may hold any type; on a branch every table that might be written is forked ahead.
         entities = [entity_of(f.mapping, base.catalog) for f in plan.files if f.mapping is not None]
         named = {entity.table_key for entity in entities if entity is not None}
         refs = tuple(repository.write_target(base, key) for key in sorted(named or base.tables))
     fills = provider(job.embed, base.catalog.by_table_key.values()) is not None
+    source, kept = base.catalog.source, _findings(job)
     return [
-        StageTask(i, file, split, base.catalog.source, job.operation_id, repository.uri, folder, refs, fills)
+        StageTask(i, file, split, source, job.operation_id, repository.uri, folder, refs, fills, merge, kept)
         for i, (file, split) in enumerate(pieces)
     ]
+
+
+def _findings(job: LoadJob) -> Findings:
+    return Findings() if job.quarantine is None else Findings(job.max_quarantined + 1, whole=True)
 
 
 def _stage(spark: SparkSession, tasks: Sequence[StageTask]) -> list[Staged]:
@@ -135,142 +128,37 @@ def _stage(spark: SparkSession, tasks: Sequence[StageTask]) -> list[Staged]:
     return sorted(staged, key=lambda s: s.part)
 
 
-def _finish(
-    spark: SparkSession,
-    job: LoadJob,
-    repository: Repository,
-    base: Snapshot,
-    plan: SourcePlan,
-    staged: list[Staged],
-    folder: str,
-    say: Callable[[str], None],
-    blobs: BlobSpool,
-) -> LoadResult:
+def _finish(job: LoadJob, load: StagedLoad, aside: Quarantine | None) -> LoadResult:
     """Judge what was staged, and commit it."""
-    for part in staged:
+    for part in load.parts:
         if part.error is not None:
             raise part.error
-    findings = Findings()
-    counts: dict[str, int] = {}
-    generated: dict[str, bool] = {}
-    for part in staged:
+    findings = _findings(job)
+    for part in load.parts:
         findings.merge(part.findings)
-        for table in part.tables:
-            counts[table.table_key] = counts.get(table.table_key, 0) + table.rows
-            generated[table.table_key] = generated.get(table.table_key, True) and table.generated_ids
-    say(f"checking {sum(counts.values()):,} records of {len(counts)} tables")
-    made, unfilled_here = 0, Counter[str]()
-    for part in staged:
-        for table in part.tables:
-            made += table.vectors
-            unfilled_here.update(dict(table.unfilled))
-    if job.mode == "merge":
-        loaded = _completed(base, job, counts, generated, folder, findings, plan)
-        embedder = provider(job.embed, [item.entity for item in loaded.values()])
-        with Spool() as filled:
-            made = fill_vectors(loaded, embedder, filled, findings) if embedder is not None else 0
-            findings.refuse(plan.locate)
-            changes = tuple(change_of(repository, base, item, "merge", blobs) for item in loaded.values())
-            for item in loaded.values():
-                unfilled_here.update({f"{item.entity.name}.{p.name}": n for p, n in unfilled(item.entity, item.rows)})
-    else:
-        _check(spark, job, repository.uri, base, counts, generated, folder, findings)
-        findings.refuse(plan.locate)
-        changes = tuple(
-            TableChange(
-                key,
-                fragments=tuple(f for part in staged for t in part.tables if t.table_key == key for f in t.fragments),
-                overwrite=job.mode == "overwrite",
+    load.say(f"checking {sum(load.counts.values()):,} records of {len(load.counts)} tables")
+    with BlobSpool(blob_folder(load.folder)) as blobs, ExitStack() as spools:
+        judgement = judged(load, findings, aside, blobs, spools)
+        counts, quarantined = judgement.counts, len(aside) if aside is not None else 0
+        with finished(aside, load.plan, Reading(load.base.catalog, job.operation_id)):
+            if not judgement.changes:
+                return LoadResult((), None, job.branch, operation_id=job.operation_id, quarantined=quarantined)
+            staging = Staging(
+                branch=job.branch,
+                kind=WriterKind.LOAD,
+                changes=judgement.changes,
+                reads=reads_of(load.base.catalog, counts, job.mode),
+                operation_id=job.operation_id,
+                actor=job.actor,
             )
-            for key in _nodes_first(counts)
-        )
-    if not changes:
-        return LoadResult((), None, job.branch, operation_id=job.operation_id)
-    staging = Staging(
-        branch=job.branch,
-        kind=WriterKind.LOAD,
-        changes=changes,
-        reads=reads_of(base.catalog, counts, job.mode),
+            commit = load.repository.commit(staging, load.base)
+    load.say(f"committed {sum(counts.values()):,} records as {commit.id}")
+    return LoadResult(
+        tuple(counts.items()),
+        commit,
+        job.branch,
         operation_id=job.operation_id,
-        actor=job.actor,
+        vectors=judgement.vectors,
+        quarantined=quarantined,
+        unfilled=tuple(judgement.unfilled.items()),
     )
-    commit = repository.commit(staging, base)
-    tables = tuple((key, counts[key]) for key in _nodes_first(counts))
-    say(f"committed {sum(counts.values()):,} records as {commit.id}")
-    lacking = tuple(unfilled_here.items())
-    return LoadResult(tables, commit, job.branch, operation_id=job.operation_id, vectors=made, unfilled=lacking)
-
-
-def _nodes_first(table_keys: dict[str, int]) -> list[str]:
-    return sorted(table_keys, key=lambda key: (not key.startswith("node:"), key))
-
-
-def _check(
-    spark: SparkSession,
-    job: LoadJob,
-    uri: str,
-    base: Snapshot,
-    counts: dict[str, int],
-    generated: dict[str, bool],
-    folder: str,
-    findings: Findings,
-) -> None:
-    """Constraints across rows, against incoming and committed ones."""
-    replaced = frozenset(counts) if job.mode == "overwrite" else frozenset()
-    committed = Committed(base, replaced=replaced)
-    for key in counts:
-        committed.check_keys(base.catalog.by_table_key[key])
-    kept = [r for key, r in base.tables.items() if r.row_count and key in _wanted(base, counts) and key not in replaced]
-    lost = [r for key, r in base.tables.items() if r.row_count and key in replaced and _has_minimum(base, key)]
-    if kept or lost:
-        work = [CommittedTask(uri, ref, base.catalog.source, folder) for ref in kept]
-        work += [CommittedTask(uri, ref, base.catalog.source, folder, "replaced") for ref in lost]
-        spark.sparkContext.parallelize(work, len(work)).map(write_committed).collect()
-    checks = Checks(
-        spark,
-        folder,
-        base.catalog,
-        incoming=frozenset(counts),
-        generated=frozenset(key for key, made in generated.items() if made),
-        committed=frozenset(r.table_key for r in kept),
-        replaced=frozenset(r.table_key for r in lost),
-    )
-    checks.run(findings)
-
-
-def _has_minimum(base: Snapshot, table_key: str) -> bool:
-    entity = base.catalog.by_table_key[table_key]
-    return isinstance(entity, EdgeType) and entity.cardinality.min > 0
-
-
-def _wanted(base: Snapshot, counts: dict[str, int]) -> set[str]:
-    """Tables whose committed keys matter: the loaded ones, ends of loaded edges, edges at loaded nodes."""
-    out = set(counts)
-    for edge in base.catalog.edges.values():
-        ends = {base.catalog.nodes[edge.source].table_key, base.catalog.nodes[edge.target].table_key}
-        if edge.table_key in counts:
-            out |= ends
-        elif ends & counts.keys():
-            out.add(edge.table_key)
-    return out
-
-
-def _completed(
-    base: Snapshot,
-    job: LoadJob,
-    counts: dict[str, int],
-    generated: dict[str, bool],
-    folder: str,
-    findings: Findings,
-    plan: SourcePlan,
-) -> dict[str, Loaded]:
-    """Merge: executors parsed and typed the rows; completing them from stored values is the driver's work."""
-    findings.refuse(plan.locate)
-    loaded = {}
-    for key in _nodes_first(counts):
-        rows: pa.Table = pq.read_table(table_folder(folder, "rows", key))
-        loaded[key] = Loaded(base.catalog.by_table_key[key], rows, generated[key], rows.num_rows)
-    fills = provider(job.embed, [item.entity for item in loaded.values()]) is not None
-    judge(base, loaded, "merge", findings, fills=fills)
-    findings.refuse(plan.locate)
-    return loaded

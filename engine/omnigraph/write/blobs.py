@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -107,12 +108,13 @@ class BlobSpool:
 
     Args:
         folder: where the files go; None: a folder of its own, made when the first Blob comes. One that is given is
-            shared by the parts of a load, stays when this object goes, and any part's tickets can be read from it.
+            shared by the parts of a load, stays when this object goes, and any part's tickets can be read from it once
+            that part is closed: a part that is written twice, as tried again elsewhere, never shows half of itself.
         part: this writer's number.
     """
 
     def __init__(self, folder: str | None = None, part: int = 0) -> None:
-        self._folder, self._part = folder, part
+        self._folder, self._part, self._shared = folder, part, folder is not None
         self._own: tempfile.TemporaryDirectory[str] | None = None
         self._end = self._written = 0
         self._writing: Any = None
@@ -125,13 +127,24 @@ class BlobSpool:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._writing is not None:
-            with contextlib.suppress(OSError):  # nobody wants the rest of it any more
-                self._writing.close()
+            self._closed(whole=kind is None)
         for handle in self._reading.values():
             os.close(handle)
         self._reading.clear()
         if self._own is not None:
             self._own.cleanup()
+
+    def _closed(self, *, whole: bool) -> None:
+        if self._shared and whole:
+            with self._room():
+                self._writing.close()
+                os.replace(self._writing.name, self._path(self._part))
+            return
+        with contextlib.suppress(OSError):  # nobody wants the rest of it any more
+            self._writing.close()
+        if self._shared:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._writing.name)
 
     def _path(self, part: int) -> str:
         if self._folder is None:
@@ -146,6 +159,8 @@ class BlobSpool:
             if self._writing is None:
                 path = self._path(self._part)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
+                if self._shared:
+                    path += f".{uuid4().hex}"
                 self._writing = open(path, "wb", buffering=_BUFFER_BYTES)  # noqa: SIM115  (closed with this object)
             self._writing.write(_SIZE.pack(len(data)))
             self._writing.write(data)
@@ -195,7 +210,8 @@ class BlobSpool:
                 self._writing.flush()
             self._written = self._end
         if part not in self._reading:
-            self._reading[part] = os.open(self._path(part), os.O_RDONLY)
+            mine = part == self._part and self._writing is not None
+            self._reading[part] = os.open(self._writing.name if mine else self._path(part), os.O_RDONLY)
         return self._reading[part]
 
     def size(self, ticket: int) -> int:

@@ -315,13 +315,13 @@ def check_cardinality(
             property="from",
         )
     if low > 0:
-        under = pa.array((counts < low) & judged)
-        short = pa.table({"id": touched, "n": counts})
+        under = np.flatnonzero((counts < low) & judged)
+        short = pa.table({"id": touched.take(pa.array(under)), "n": counts[under]}).sort_by("id")
         findings.add_rows(
             "cardinality",
             edge.table_key,
             short,
-            under,
+            pa.array(np.ones(len(under), dtype=bool)),
             lambda row: f"{edge.source} {row['id']!r} would have {row['n']} edges, {text} asks for {low}",
             property="from",
         )

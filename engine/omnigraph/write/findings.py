@@ -56,18 +56,31 @@ class Findings:
 
     Args:
         kept: how many are kept with their place; the rest is counted.
+        whole: keep every reason of that many records, instead of that many reasons.
     """
 
-    def __init__(self, kept: int = SHOWN) -> None:
-        self.kept = kept
+    def __init__(self, kept: int = SHOWN, *, whole: bool = False) -> None:
+        self.kept, self.whole = kept, whole
         self.counts: Counter[str] = Counter()
         self._found: list[BadRecord] = []
+        self._room = 2 * kept
+
+    def like(self) -> Findings:
+        """An empty one that keeps as much."""
+        return Findings(self.kept, whole=self.whole)
 
     @property
     def shown(self) -> list[BadRecord]:
         """The first ones by place, at most `kept`."""
         self._trim()
         return self._found
+
+    @property
+    def full(self) -> bool:
+        """Whether, of whole records, all are found that are kept."""
+        if not self.whole or self.counts.total() < self.kept:
+            return False
+        return len({_place(r)[:2] for r in self._found}) >= self.kept
 
     def __bool__(self) -> bool:
         return bool(self.counts)
@@ -108,13 +121,22 @@ class Findings:
 
     def _show(self, records: Iterable[BadRecord]) -> None:
         self._found.extend(records)
-        if len(self._found) > 2 * self.kept:  # not at each one: a source may hold nothing but bad records
+        if len(self._found) > self._room:  # not at each one: a source may hold nothing but bad records
             self._trim()
+            self._room = 2 * max(self.kept, len(self._found))
 
     def _trim(self) -> None:
-        if len(self._found) > self.kept:
-            self._found.sort(key=_place)
-            del self._found[self.kept :]
+        if len(self._found) <= self.kept:
+            return
+        self._found.sort(key=_place)
+        end = self.kept
+        if self.whole:
+            places = dict.fromkeys(_place(r)[:2] for r in self._found)
+            if len(places) <= self.kept:
+                return
+            last = list(places)[self.kept - 1]
+            end = next(i for i, r in enumerate(self._found) if _place(r)[:2] > last)
+        del self._found[end:]
 
     def refuse(self, locate: Callable[[int, int], str] | None = None, *, what: str = "record") -> None:
         """Raises BadRequest when there is anything to report.

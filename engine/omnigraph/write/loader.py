@@ -45,7 +45,7 @@ from omnigraph.write.embedding import (
 from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.merge_rows import fold_repeats, merge_rows
-from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine
+from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine, finish, finished, nothing_left
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import Source, SourcePlan, plan_sources
 from omnigraph.write.spool import Spool
@@ -62,6 +62,7 @@ __all__ = [
     "change_of",
     "done_before",
     "fill_vectors",
+    "good_ones",
     "judge",
     "load",
     "reads_of",
@@ -158,8 +159,10 @@ def load(
     if not missing and operation_id is not None:
         done = done_before(repository, branch, operation_id)
         if done is not None:
+            if quarantine is not None:
+                finish(quarantine, operation)
             return LoadResult((), done, branch, operation_id=operation)
-    aside = Quarantine(quarantine, max_quarantined) if quarantine is not None else None
+    aside = Quarantine(quarantine, operation, max_quarantined) if quarantine is not None else None
     findings = aside.findings() if aside is not None else Findings()
     embedder = provider(embed, base.catalog.by_table_key.values())
     fills = embedder is not None
@@ -178,8 +181,8 @@ def load(
                 spool.append(batch.table_key, batch.rows)
                 generated[batch.table_key] = generated.get(batch.table_key, True) and batch.generated_ids
                 rows += batch.rows.num_rows
-                if aside is not None and findings.counts.total() > max_quarantined:
-                    aside.take(findings, plan)
+                if aside is not None:
+                    aside.watch(findings, plan)
                 if progress is not None:
                     progress(Progress(rows, done_bytes, plan.size))
             done_bytes += file.size
@@ -192,7 +195,7 @@ def load(
         }
         made = 0
         if aside is not None:
-            loaded, made = _good_ones(base, loaded, mode, findings, embedder, aside, plan, spools)
+            loaded, made = good_ones(base, loaded, mode, findings, embedder, aside, plan, spools)
         else:
             if not (findings and merge):  # a merged row is made of good values only
                 judge(base, loaded, mode, findings, fills=fills)
@@ -201,7 +204,7 @@ def load(
                 made = fill_vectors(loaded, embedder, spools.enter_context(Spool()), findings)
                 findings.refuse(plan.locate)
         put_aside = len(aside) if aside is not None else 0
-        with _finished(aside, plan, reading):
+        with finished(aside, plan, reading):
             if not loaded:
                 return LoadResult((), None, branch, operation_id=operation, quarantined=put_aside)
             commit = _committed(repository, base, loaded, mode, blobs, branch, missing, operation, actor, expect_head)
@@ -241,22 +244,7 @@ def _committed(
         return repository.commit(staging, base)
 
 
-@contextmanager
-def _finished(aside: Quarantine | None, plan: SourcePlan, reading: Reading) -> Iterator[None]:
-    """The bad records are on disk before the commit inside, and have their file's name after it."""
-    if aside is None:
-        yield
-        return
-    try:
-        aside.write(plan, reading)
-        yield
-    except BaseException:
-        aside.drop()
-        raise
-    aside.keep()
-
-
-def _good_ones(
+def good_ones(
     base: Snapshot,
     loaded: dict[str, Loaded],
     mode: Mode,
@@ -279,7 +267,7 @@ def _good_ones(
             if rows.num_rows:
                 kept[key] = replace(item, rows=rows, read=rows.num_rows)
             elif mode == "overwrite":
-                raise BadRequest(f"every record of {item.entity.name} is bad: nothing is left to overwrite it with")
+                raise nothing_left(item.entity)
         found = aside.findings()
         judge(base, kept, mode, found, fills=embedder is not None)
         made = 0

@@ -97,7 +97,7 @@ def read_ndjson(
     hint: list[str | None] = [None]  # the type of the last block read: only a guess, whichever thread left it
 
     def parsed(block: bytes, offset: int) -> tuple[list[TypedBatch], Findings]:
-        mine = replace(reading, findings=Findings(reading.findings.kept))
+        mine = replace(reading, findings=reading.findings.like())
         lines = split_lines(block, offset)
         if len(lines.text) == 0:
             return [], mine.findings

@@ -5,36 +5,47 @@ One JSON line each, with its place, what the source holds there, and what is wro
     {"source": "people.ndjson:17", "file": "people.ndjson", "line": 17, "raw": "…", "reasons": [{"kind": …, …}]}
 
 The file is whole before the load commits and gets its name after: a load that fails leaves none, and one that is killed
-in between leaves `NAME.part`.
+in between leaves `NAME.{operation}.part`. Run again with its operation id, it writes that anew or, when the commit was
+made, gives it its name.
 """
 
 from __future__ import annotations
 
 import base64
+import fcntl
+import glob
 import io
 import json
+import logging
 import math
 import os
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from typing import Any, BinaryIO, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, Conflict
 from omnigraph.read.compute import Scalar, pc
+from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.write.findings import FILE, ROW, BadRecord, Findings
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import SourceFile, SourcePlan, open_source
 from omnigraph.write.spool import Spool
 from omnigraph.write.tabular import mapped_batches
 
-__all__ = ["QUARANTINE_LIMIT", "Quarantine"]
+__all__ = ["QUARANTINE_LIMIT", "Places", "Quarantine", "finish", "finished", "nothing_left", "without"]
 
 QUARANTINE_LIMIT = 10_000
 """Bad records a load puts aside at most by default: more mean that something is wrong with the sources as a whole."""
 
+Places: TypeAlias = Mapping[int, npt.NDArray[np.int64]]
+"""Where bad records stand: the rows (`ROW`, ascending) of each source (`FILE`)."""
+
+_log = logging.getLogger(__name__)
 
 _ORDER = (
     frozenset({"required", "enum", "range", "check", "vector", "id"}),
@@ -50,29 +61,49 @@ class Quarantine:
 
     Args:
         path: where they go; nothing may be there.
+        operation: the load's id.
         limit: more of them, and the load is refused.
 
     Raises:
-        BadRequest: there is such a file already.
+        BadRequest: there is such a file already, or there can't be one.
     """
 
-    def __init__(self, path: str, limit: int = QUARANTINE_LIMIT) -> None:
+    def __init__(self, path: str, operation: str, limit: int = QUARANTINE_LIMIT) -> None:
         self.path, self.limit = path, limit
-        self.partial = f"{path}.part"
+        self._partial = _partial(path, operation)
+        self._held: int | None = None
         self._reasons: dict[tuple[int, int], list[BadRecord]] = {}
-        for taken, why in ((path, "name another file"), (self.partial, "left by a load that was interrupted")):
-            if os.path.exists(taken):
-                raise BadRequest(
-                    f"{taken}: is there already ({why}): move it away first, so that no bad record is lost",
-                    code="quarantine_exists",
-                )
+        folder = os.path.dirname(path) or "."
+        if "://" in path or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
+            raise BadRequest(
+                f"{path}: bad records can't be put there: name a file in a folder of this machine that is there and "
+                "may be written",
+                code="quarantine_unwritable",
+            )
+        others = sorted(p for p in glob.glob(f"{glob.escape(path)}.*.part") if p != self._partial)
+        taken = [(path, "name another file")] if os.path.lexists(path) else []
+        taken += [(other, "left by a load that was interrupted") for other in others]
+        for there, why in taken:
+            raise BadRequest(
+                f"{there}: is there already ({why}): move it away first, so that no bad record is lost",
+                code="quarantine_exists",
+            )
 
     def __len__(self) -> int:
         return len(self._reasons)
 
     def findings(self) -> Findings:
-        """A collection that keeps as many as may be put aside."""
-        return Findings(self.limit + 1)
+        """A collection that keeps all reasons of as many records as may be put aside."""
+        return Findings(self.limit + 1, whole=True)
+
+    def watch(self, findings: Findings, plan: SourcePlan) -> None:
+        """Ends the reading of sources that hold too many bad records, instead of reading them to their end.
+
+        Raises:
+            BadRequest: there are too many.
+        """
+        if findings.full:
+            self.take(findings, plan)
 
     def take(self, findings: Findings, plan: SourcePlan, *, first_kinds: bool = False) -> bool:
         """Puts the records aside; whether there were any.
@@ -104,70 +135,146 @@ class Quarantine:
             assert record.file is not None
             assert record.row is not None
             self._reasons.setdefault((record.file, record.row), []).append(record)
-        if len(self._reasons) > self.limit or sum(findings.counts[k] for k in kinds) > self.limit or not placed:
-            counted = ", ".join(f"{n:,} {kind}" for kind, n in sorted(self.counts().items()))
-            first = "\n  ".join(str(r) for r in records[:5])
-            raise BadRequest(
-                f"more than {self.limit:,} bad records ({counted}, …): the load is refused as a whole and nothing was "
-                f"written; raise the limit if that many are to be left out. The first:\n  {first}",
-                code="too_many_bad_records",
-                details={"limit": self.limit, "counts": dict(self.counts())},
-            )
+        all_kept = len(records) == sum(findings.counts[k] for k in kinds)
+        if len(self._reasons) > self.limit or not all_kept:
+            raise self._too_many(findings, plan)
         return True
 
-    def counts(self) -> Counter[str]:
-        """Reasons by kind."""
-        return Counter(r.kind for records in self._reasons.values() for r in records)
+    def _too_many(self, findings: Findings, plan: SourcePlan) -> BadRequest:
+        first = [r for place in sorted(self._reasons)[:5] for r in self._reasons[place]] or findings.shown
+        first = [
+            replace(r, source=plan.locate(r.file, r.row)) if r.file is not None and r.row is not None else r
+            for r in first[:5]
+        ]
+        few = "1 bad record" if self.limit == 1 else f"{self.limit:,} bad records"
+        return BadRequest(
+            f"more than {few}: the load is refused as a whole and nothing was written; raise the limit if that many "
+            "are to be left out. The first:\n  " + "\n  ".join(map(str, first)),
+            code="too_many_bad_records",
+            details={"limit": self.limit, "records": [r.as_dict() for r in first]},
+        )
 
-    def without(self, rows: pa.Table, table_key: str, spool: Spool) -> pa.Table:
-        """The rows that aren't put aside; batch by batch, so that memory holds a batch."""
-        bad = self._by_file()
-        files = set(pc.unique(rows.column(FILE)).to_pylist())
-        if not files & bad.keys():
-            return rows
-        some = False
-        for batch in rows.to_batches():
-            out: Any = np.zeros(batch.num_rows, dtype=bool)
-            at = np.asarray(batch.column(FILE))
-            places = np.asarray(batch.column(ROW))
-            for file, lines in bad.items():
-                out |= (at == file) & np.isin(places, lines)
-            kept = batch.filter(pa.array(~out)) if out.any() else batch
-            if kept.num_rows:
-                spool.append(table_key, kept)
-                some = True
-        return spool.table(table_key) if some else rows.slice(0, 0)
-
-    def _by_file(self) -> dict[int, Any]:
+    @property
+    def places(self) -> Places:
+        """Where the records put aside stand."""
         files: dict[int, list[int]] = {}
         for file, row in sorted(self._reasons):
             files.setdefault(file, []).append(row)
         return {file: np.array(rows, dtype=np.int64) for file, rows in files.items()}
 
+    def without(self, rows: pa.Table, table_key: str, spool: Spool) -> pa.Table:
+        """The rows that aren't put aside; batch by batch, so that memory holds a batch."""
+        bad = self.places
+        if not set(pc.unique(rows.column(FILE)).to_pylist()) & bad.keys():
+            return rows
+        some = False
+        for batch in rows.to_batches():
+            kept = without(batch, bad)
+            if kept.num_rows:
+                spool.append(table_key, kept)
+                some = True
+        return spool.table(table_key) if some else rows.slice(0, 0)
+
     # ---- the file ----
 
     def write(self, plan: SourcePlan, reading: Reading) -> None:
-        """Writes the records to `NAME.part`, durably; none where there are none."""
+        """Writes the records durably, not under their file's name yet; nothing where there are none.
+
+        Raises:
+            Conflict: another process is at it with the same operation id.
+        """
         if not self._reasons:
             return
-        with open(self.partial, "x", encoding="utf-8") as out:
-            for file, rows in self._by_file().items():
+        self._held = os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._release()
+            raise Conflict(f"{self._partial}: another process is writing it for the same operation") from error
+        os.ftruncate(self._held, 0)  # what a killed run of this operation left
+        with open(self._held, "w", encoding="utf-8", closefd=False) as out:
+            for file, rows in self.places.items():
                 source = plan.files[file]
                 for row, entry in _raw(plan, source, rows, reading):
-                    reasons = [_reason(r) for r in self._reasons[(file, row)]]
+                    reasons = [_reason(r) for r in sorted(self._reasons[(file, row)], key=_by_name)]
                     out.write(json.dumps(entry | {"reasons": reasons}, ensure_ascii=False) + "\n")
             out.flush()
             os.fsync(out.fileno())
 
     def keep(self) -> None:
         """Gives the file its name: the load is committed."""
-        if self._reasons:
-            os.replace(self.partial, self.path)
+        if self._held is not None:
+            _name(self._partial, self.path)
+            self._release()
 
     def drop(self) -> None:
         """Removes what was written: the load failed."""
-        if self._reasons and os.path.exists(self.partial):
-            os.unlink(self.partial)
+        if self._held is not None:
+            with suppress(FileNotFoundError):
+                os.unlink(self._partial)
+            self._release()
+
+    def _release(self) -> None:
+        if self._held is not None:
+            os.close(self._held)
+            self._held = None
+
+
+def without(rows: pa.RecordBatch, bad: Places) -> pa.RecordBatch:
+    """The rows that stand elsewhere."""
+    out: Any = np.zeros(rows.num_rows, dtype=bool)
+    at, places = np.asarray(rows.column(FILE)), np.asarray(rows.column(ROW))
+    for file, lines in bad.items():
+        out |= (at == file) & np.isin(places, lines)
+    return rows.filter(pa.array(~out)) if out.any() else rows
+
+
+def nothing_left(entity: NodeType | EdgeType) -> BadRequest:
+    """What an overwrite says when all records of a type were put aside."""
+    return BadRequest(f"every record of {entity.name} is bad: nothing is left to overwrite it with")
+
+
+@contextmanager
+def finished(aside: Quarantine | None, plan: SourcePlan, reading: Reading) -> Iterator[None]:
+    """The bad records are on disk before the commit inside, and have their file's name after it."""
+    if aside is None:
+        yield
+        return
+    try:
+        aside.write(plan, reading)
+        yield
+    except BaseException:
+        aside.drop()
+        raise
+    aside.keep()
+
+
+def finish(path: str, operation: str) -> None:
+    """Gives the records of a committed load their file's name, if it was killed before it could."""
+    partial = _partial(path, operation)
+    if os.path.exists(partial):
+        _name(partial, path)
+
+
+def _partial(path: str, operation: str) -> str:
+    return f"{path}.{operation}.part"
+
+
+def _name(partial: str, path: str) -> None:
+    """Renames, and never over another file: the load is committed, so that nothing may be lost or refused now."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        _log.warning("%s was made by somebody else meanwhile: the bad records of this load stay in %s", path, partial)
+        return
+    except OSError:  # a file system without hard links
+        os.rename(partial, path)
+        return
+    os.unlink(partial)
+
+
+def _by_name(record: BadRecord) -> tuple[str, str, str]:
+    return record.kind, record.property or "", record.message
 
 
 def _reason(record: BadRecord) -> dict[str, Any]:
@@ -179,21 +286,20 @@ def _reason(record: BadRecord) -> dict[str, Any]:
 
 
 def _raw(
-    plan: SourcePlan, source: SourceFile, rows: Sequence[int], reading: Reading
+    plan: SourcePlan, source: SourceFile, rows: npt.NDArray[np.int64], reading: Reading
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Each record as its source has it, with its place; one pass over the source."""
     if source.format == "ndjson":
         with open_source(source.path) as stream:
-            for offset, line, raw in _lines(stream, rows):
+            for offset, line, raw in _lines(stream, rows.tolist()):
                 place = {"source": f"{source.label}:{line}", "file": source.label, "line": line}
                 try:
                     yield offset, place | {"raw": raw.decode("utf-8")}
                 except UnicodeDecodeError:
                     yield offset, place | {"raw_base64": base64.b64encode(raw).decode()}
         return
-    wanted = np.asarray(rows)
     for batch, start in _tables(plan, source, reading):
-        hits = wanted[(wanted > start) & (wanted <= start + batch.num_rows)]
+        hits = rows[(rows > start) & (rows <= start + batch.num_rows)]
         if len(hits):
             for row in hits.tolist():
                 given = {n: _plain(c[row - start - 1]) for n, c in zip(batch.schema.names, batch.columns, strict=True)}

@@ -17,6 +17,7 @@ import pytest
 
 import omnigraph
 from omnigraph import BadRequest, Conflict, Graph
+from omnigraph.storage import Repository
 from omnigraph.write.loader import load
 
 SCHEMA = """
@@ -96,7 +97,7 @@ def test_good_sources_leave_no_file_and_a_file_that_is_there_is_kept(graph: Grap
     path = tmp_path / "bad.ndjson"
     assert graph.load(person("a"), quarantine=path).quarantined == 0
     assert list(tmp_path.glob("bad*")) == []
-    for name in ("bad.ndjson", "bad.ndjson.part"):
+    for name in ("bad.ndjson", "bad.ndjson.01JZZZZZZZZZZZZZZZZZZZZZZZ.part"):
         (tmp_path / name).write_text("precious")
         with pytest.raises(BadRequest, match="is there already") as caught:
             graph.load(person("b"), quarantine=path)
@@ -141,17 +142,65 @@ def test_a_load_that_fails_leaves_no_file(graph: Graph, tmp_path: Path) -> None:
     assert list(tmp_path.glob("bad*")) == []
 
 
-def test_a_load_killed_before_its_commit_leaves_the_part(graph: Graph, tmp_path: Path) -> None:
+OPERATION = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
+
+
+@pytest.mark.parametrize("committed", [False, True])
+def test_a_killed_load_runs_again_and_loses_no_record(graph: Graph, tmp_path: Path, committed: bool) -> None:
+    """Killed before the commit, or after it and before the file has its name."""
     code = (
-        "import os, sys, omnigraph\nfrom omnigraph.storage import Repository\n"
-        "Repository.commit = lambda *a, **k: os.kill(os.getpid(), 9)\n"
-        "omnigraph.open(sys.argv[1]).load(sys.argv[2], quarantine=sys.argv[3])\n"
+        "import os, sys, omnigraph\nfrom omnigraph.storage import Repository\ncommit = Repository.commit\n"
+        "def late(*a, **k):\n    if sys.argv[4] == 'True':\n        commit(*a, **k)\n    os.kill(os.getpid(), 9)\n"
+        "Repository.commit = late\n"
+        "omnigraph.open(sys.argv[1]).load(sys.argv[2], quarantine=sys.argv[3], operation_id=sys.argv[5])\n"
     )
-    ran = subprocess.run([sys.executable, "-c", code, graph.uri, f"nonsense\n{person('a')}", str(tmp_path / "bad")])
-    assert ran.returncode == -9
-    assert [p.name for p in tmp_path.glob("bad*")] == ["bad.part"]
-    assert put_aside(tmp_path / "bad.part")[0]["raw"] == "nonsense"
-    assert slugs(omnigraph.open(graph.uri)) == ["old"]
+    text, bad = f"nonsense\n{person('a')}", tmp_path / "bad"
+    arguments = [graph.uri, text, str(bad), str(committed), OPERATION]
+    assert subprocess.run([sys.executable, "-c", code, *arguments]).returncode == -9
+    assert [p.name for p in tmp_path.glob("bad*")] == [f"bad.{OPERATION}.part"]
+    with pytest.raises(BadRequest, match="left by a load that was interrupted"):  # of another one
+        graph.load(text, quarantine=bad)
+    graph = omnigraph.open(graph.uri)
+    assert slugs(graph) == (["a", "old"] if committed else ["old"])
+    for _ in range(2):
+        graph.load(text, quarantine=bad, operation_id=OPERATION)
+        assert [p.name for p in tmp_path.glob("bad*")] == ["bad"]
+        assert [e["raw"] for e in put_aside(bad)] == ["nonsense"]
+        assert slugs(graph) == ["a", "old"]
+
+
+def test_a_place_for_no_file_is_refused_before_anything_is_read(graph: Graph, tmp_path: Path) -> None:
+    for place in (tmp_path / "nowhere" / "bad", "s3://bucket/bad"):
+        with pytest.raises(BadRequest, match="name a file in a folder of this machine") as caught:
+            graph.load(person("a"), quarantine=place)
+        assert caught.value.code == "quarantine_unwritable"
+    assert slugs(graph) == ["old"]
+
+
+def test_a_file_made_meanwhile_is_not_written_over(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    commit = Repository.commit
+
+    def late(*args: Any, **named: Any) -> Any:
+        (tmp_path / "bad").write_text("precious")
+        return commit(*args, **named)
+
+    monkeypatch.setattr(Repository, "commit", late)
+    graph.load(f"nonsense\n{person('a')}", quarantine=tmp_path / "bad", operation_id=OPERATION)
+    assert (tmp_path / "bad").read_text() == "precious"
+    assert put_aside(tmp_path / f"bad.{OPERATION}.part")[0]["raw"] == "nonsense"
+    assert f"bad.{OPERATION}.part" in caplog.text
+
+
+def test_the_limit_counts_records_not_reasons(graph: Graph, tmp_path: Path) -> None:
+    lines = "\n".join([person("a", age=999, born="x", email=1), person("b", age=999, born="x"), person("c")])
+    with pytest.raises(BadRequest, match="more than 1 bad record:") as caught:
+        graph.load(lines, quarantine=tmp_path / "bad", max_quarantined=1)
+    assert "<text>:1: Person" in caught.value.message
+    assert caught.value.details["records"][0]["source"] == "<text>:1"
+    assert graph.load(lines, quarantine=tmp_path / "bad", max_quarantined=2).quarantined == 2
+    assert [kinds(e) for e in put_aside(tmp_path / "bad")] == [["range", "type", "type"], ["range", "type"]]
 
 
 def test_merge_puts_the_bad_record_aside_not_the_id(graph: Graph, tmp_path: Path) -> None:
