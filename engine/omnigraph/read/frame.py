@@ -23,7 +23,7 @@ from omnigraph.schema.catalog import Catalog
 
 _AGAIN = 500.0
 
-__all__ = ["Binding", "Context", "Frame", "Indices"]
+__all__ = ["Binding", "Context", "Counted", "Frame", "Indices"]
 
 Indices = npt.NDArray[np.integer[Any]]
 
@@ -78,11 +78,27 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """Statistics of a whole column of texts, while only the rows that have one of a few words are read.
+
+    Args:
+        texts: rows of the table that have a text.
+        length: words in all of them.
+        words: the few words.
+    """
+
+    texts: int
+    length: int
+    words: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Context:
     """What one execution has at hand: one snapshot, one instant, one set of parameters.
 
     Args:
         trace: notes what each step did, or None.
+        counted: by table and column: the statistics `bm25` scores rows by that were read by themselves.
     """
 
     snapshot: Readable
@@ -93,6 +109,7 @@ class Context:
     adjacency: AdjacencyCache
     settings: ReadSettings
     trace: Trace | None = None
+    counted: dict[tuple[str, str], Counted] = field(default_factory=dict)
     _partials: dict[str, PartialTable] = field(default_factory=dict)
     _spent: dict[Hashable, tuple[float, float]] = field(default_factory=dict)  # by earlier queries, by this one
 

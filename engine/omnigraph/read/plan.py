@@ -47,6 +47,7 @@ from omnigraph.read.shortest import ShortestStep
 from omnigraph.read.steps import FilterStep, KeepStep, Step, described, run_step
 from omnigraph.read.submatch import ROW
 from omnigraph.read.tables import Readable
+from omnigraph.read.text_scan import through_word_index
 from omnigraph.read.types import entity_properties, entity_type
 from omnigraph.read.walk import aggregates_in, inner_expressions, properties, variables
 from omnigraph.schema.catalog import Catalog
@@ -152,7 +153,8 @@ def make_plan(compiled: CompiledQuery, catalog: Catalog, snapshot: Readable) -> 
                 returned += [(expr.name, p) for p in entity_properties(entity_type(catalog, expr.type))]
             else:
                 returned += sorted(properties(expr))
-    return Plan(through_vector_index(lean, final, order, limit), output, tuple(returned))
+    lean = through_word_index(through_vector_index(lean, final, order, limit), final, order)
+    return Plan(lean, output, tuple(returned))
 
 
 def _duplicates_vanish(final: Project | Aggregate) -> bool:

@@ -22,7 +22,7 @@ from omnigraph.read.distinct import once
 from omnigraph.read.env import FrameEnv
 from omnigraph.read.expand import WAY
 from omnigraph.read.expr import compile_expr
-from omnigraph.read.frame import Context, Frame
+from omnigraph.read.frame import Context, Counted, Frame
 from omnigraph.read.nearness import nearness
 from omnigraph.read.postings import TextIndex
 from omnigraph.read.question import question_vector
@@ -104,16 +104,21 @@ class Nearest:
         return self.standing(ctx, frame).column()
 
 
-def bm25_scores(index: TextIndex, words: list[str]) -> Floats:
-    """The score of every row; 0 where it has none of the words."""
+def bm25_scores(index: TextIndex, words: list[str], counted: Counted | None = None) -> Floats:
+    """The score of every row; 0 where it has none of the words.
+
+    Args:
+        counted: the statistics of the whole column, where the index has only the rows with one of the words.
+    """
     scores = np.zeros(index.rows)
-    mean = len(index.codes) / index.texts if index.texts else 1.0
+    texts, length = (index.texts, len(index.codes)) if counted is None else (counted.texts, counted.length)
+    mean = length / texts if texts else 1.0
     for word in dict.fromkeys(words):
         number = index.number(word)
         if number < 0:
             continue
         rows, times = index.counts(number)
-        rarity = np.log(1.0 + (index.texts - len(rows) + 0.5) / (len(rows) + 0.5))
+        rarity = np.log(1.0 + (texts - len(rows) + 0.5) / (len(rows) + 0.5))
         norm = times + K1 * (1 - B + B * index.lengths[rows] / mean)
         scores[rows] += rarity * times * (K1 + 1) / norm
     return scores
@@ -132,10 +137,16 @@ class Bm25:
         text = value.as_py() if isinstance(value, pa.Scalar) else None
         if text is None:
             return _nobody(bound.rows, at, back)
-        table, places = self._whole(ctx, bound.rows, at)
+        words = words_of(text)
+        counted = ctx.counted.get((bound.rows.table_key, self.prop.name))
+        if counted is not None and not bound.rows.whole and counted.words.issuperset(words):
+            table, places = bound.rows, at
+        else:
+            counted = None
+            table, places = self._whole(ctx, bound.rows, at)
         if not table.rows:
             return _nobody(bound.rows, at, back)
-        scores = bm25_scores(text_index(table, self.prop.name), words_of(text))[places]
+        scores = bm25_scores(text_index(table, self.prop.name), words, counted)[places]
         known = (scores > 0) & (places >= 0)
         return Standing(bound.rows, at, back, scores, 0.0, known, lambda some: scores[some], less=False)
 

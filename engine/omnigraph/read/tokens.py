@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, pc, py_buffer
 from omnigraph.read.datum import Longs
 
-__all__ = ["tokenize", "words_of"]
+__all__ = ["count_words", "tokenize", "words_of"]
 
 _END = "\x00"  # stands between two texts while they are one
 _BATCH_BYTES = 4 << 20  # small enough for memory to be used again from batch to batch
@@ -62,6 +62,26 @@ def tokenize(texts: Array) -> tuple[Array, Longs]:
     if counts:
         np.cumsum(np.concatenate(counts), out=starts[1:])
     return (pa.concat_arrays(words) if words else pa.array([], pa.string())), starts
+
+
+def count_words(texts: Array) -> int:
+    """How many words `tokenize` cuts all texts into. Plain ASCII, as most is, isn't cut for that."""
+    texts = texts.drop_null().cast(pa.large_string())
+    plain = pc.string_is_ascii(texts)
+    other = texts.filter(pc.invert(plain))
+    if len(other):
+        return int(tokenize(other)[1][-1]) + count_words(texts.filter(plain))
+    _, raw_offsets, raw_data = texts.buffers()
+    if not len(texts) or raw_data is None:
+        return 0
+    offsets = np.frombuffer(raw_offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    inside = _ASCII_WORD[np.frombuffer(raw_data, dtype=np.uint8)[offsets[0] : offsets[-1]]]
+    if not len(inside):
+        return 0
+    borders = np.unique(offsets[1:-1] - offsets[0])
+    borders = borders[(borders > 0) & (borders < len(inside))]
+    met = int(np.count_nonzero(inside[borders] & inside[borders - 1]))  # two words where two texts meet
+    return int(inside[0]) + int(np.count_nonzero(inside[1:] > inside[:-1])) + met
 
 
 def _cut(texts: Array) -> tuple[Array, Longs]:

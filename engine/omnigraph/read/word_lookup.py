@@ -8,19 +8,19 @@ tested again, so the answer is that of reading everything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
-from omnigraph.read.compute import pc
+from omnigraph.read.compute import Array, pc
 from omnigraph.read.frame import Context
 from omnigraph.read.tables import ROW_ID
-from omnigraph.read.tokens import words_of
+from omnigraph.read.tokens import count_words, words_of
 from omnigraph.read.walk import conjuncts
 
-__all__ = ["COMMON", "WordSearch", "words_asked"]
+__all__ = ["COMMON", "TextFacts", "WordSearch", "text_facts", "words_asked"]
 
 COMMON = (
     "\\x00-\\x{12f}\\x{131}-\\x{137}\\x{139}-\\x{17f}"  # Latin
@@ -49,33 +49,68 @@ class WordSearch:
     words: tuple[str, ...]
     every: bool
 
-    def row_ids(self, ctx: Context, table_key: str, filter: str | None) -> RowIds | None:
-        """Candidates among the rows of a filter, and some that it wouldn't let pass; None where they are too many."""
+    def row_ids(self, ctx: Context, table_key: str, filter: str | None, *, counted: bool = False) -> RowIds | None:
+        """Candidates among the rows of a filter, and some that it wouldn't let pass; None where they are too many.
+
+        Args:
+            counted: the column's words will be asked for too (see `text_facts`).
+        """
         if not self.words:
             return np.zeros(0, dtype=np.uint64)
         most = ctx.snapshot.tables[table_key].row_count // _SHARE
-        strange = self._strange(ctx, table_key)
-        if len(strange) > most:
-            return None
         found = ctx.snapshot.find_words(
             table_key, self.column, list(self.words), every=self.every, most=most + 1, filter=filter
         )
-        return None if len(found) > most else np.union1d(found, strange)
+        if len(found) > most:
+            return None
+        strange = text_facts(ctx, table_key, self.column, counted=counted).strange
+        return None if len(strange) > most else np.union1d(found, strange)
 
-    def _strange(self, ctx: Context, table_key: str) -> RowIds:
-        """Rows with other characters; kept for the table's version."""
-        key = ("strange", ctx.snapshot.fingerprint(table_key), self.column)
-        kept: Any = ctx.tables.kept.get(key)
-        if kept is None:
-            parts: list[Any] = [np.zeros(0, dtype=np.uint64)]
-            for batch in ctx.snapshot.scan_batches(table_key, [self.column, ROW_ID]):
-                texts = batch.column(self.column)
-                beyond = batch.filter(pc.fill_null(pc.invert(pc.string_is_ascii(texts)), False))
-                other = pc.match_substring_regex(beyond.column(self.column), pattern=f"[^{COMMON}]")
-                parts.append(beyond.filter(other).column(ROW_ID).to_numpy())
-            kept = ctx.tables.kept.add(key, np.concatenate(parts))
-            ctx.tables.settle()
-        return np.asarray(kept)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextFacts:
+    """What one pass over a column of texts tells.
+
+    Args:
+        strange: rows with other characters than `COMMON`.
+        texts: rows that have a text.
+        words: words of all of them; None where they weren't counted.
+    """
+
+    strange: RowIds
+    texts: int
+    words: int | None
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.strange.nbytes)
+
+
+def text_facts(ctx: Context, table_key: str, column: str, *, counted: bool) -> TextFacts:
+    """The facts of a column, kept for the table's version.
+
+    Args:
+        counted: whether the words must be counted.
+    """
+    key = ("texts", ctx.snapshot.fingerprint(table_key), column)
+    kept: Any = ctx.tables.kept.get(key)
+    if kept is not None and (kept.words is not None or not counted):
+        return cast("TextFacts", kept)
+    strange, present, words = [np.zeros(0, dtype=np.uint64)], 0, 0
+    for batch in ctx.snapshot.scan_batches(table_key, [column, ROW_ID]):
+        ctx.check()
+        texts: Array = batch.column(column)
+        present += len(texts) - texts.null_count
+        words += count_words(texts) if counted else 0
+        beyond = batch.filter(pc.fill_null(pc.invert(pc.string_is_ascii(texts)), False))
+        other = pc.match_substring_regex(beyond.column(column), pattern=f"[^{COMMON}]")
+        strange.append(beyond.filter(other).column(ROW_ID).to_numpy())
+    facts = TextFacts(np.concatenate(strange), present, words if counted else None)
+    if kept is not None:
+        ctx.tables.kept.drop(key)
+    ctx.tables.kept.add(key, facts)
+    ctx.tables.settle()
+    return facts
 
 
 def words_asked(ctx: Context, table_key: str, where: Expr | None) -> WordSearch | None:

@@ -18,7 +18,7 @@ from omnigraph.query import bind_params, compile_query
 from omnigraph.read.compute import pc
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import TABLES
-from omnigraph.read.tokens import words_of
+from omnigraph.read.tokens import count_words, tokenize, words_of
 from omnigraph.read.word_lookup import COMMON
 from omnigraph.storage import Snapshot
 
@@ -56,7 +56,37 @@ def ask(snapshot: Snapshot, clauses: str, **params: Any) -> list[str]:
     return list(table.column("n").to_pylist())
 
 
+def ranked(snapshot: Snapshot, clauses: str, order: str, query: str, settings: ReadSettings) -> list[tuple[Any, ...]]:
+    """Names, scores for the query and for another one, by a process that holds nothing."""
+    TABLES.clear()
+    text = (
+        f"query q($q: String) {{ match {{ $d: Doc {clauses} }} return {{ $d.name as n, bm25($d.text, $q) as s, "
+        f'bm25($d.text, "w3 w4") as other }} order {{ {order} }} }}'
+    )
+    compiled = compile_query(text, snapshot.catalog)
+    table = read.execute(compiled, snapshot, bind_params(compiled, {"q": query}), settings=settings)
+    return list(zip(*table.to_pydict().values(), strict=True))
+
+
+def check_ranked(snapshot: Snapshot, rng: random.Random) -> None:
+    """Scores through the index are those over columns in memory to the last bit, and all the rows that have one."""
+    queries = (
+        rng.choice(VOCABULARY),
+        " ".join(rng.sample(VOCABULARY, 2)),
+        rng.choice(STRANGE),
+        "οδος w1 w1",
+        "never",
+        "?",
+    )
+    for query in queries:
+        for clauses in ("", "$d.kind = 1", 'search($d.text, "w5 w6 w7 w8")'):
+            order = rng.choice(["bm25($d.text, $q) desc", "bm25($d.text, $q)", "$d.kind, s desc", "s desc"])
+            want = ranked(snapshot, clauses, order, query, ReadSettings())
+            assert ranked(snapshot, clauses, order, query, COLD) == want, (query, clauses, order)
+
+
 def check(snapshot: Snapshot, rng: random.Random) -> None:
+    check_ranked(snapshot, rng)
     rows = snapshot.scan("node:Doc", ["name", "kind", "text"]).to_pylist()
     for fn in ("search", "match_text"):
         pair = next((row["text"] for row in rng.sample(rows, len(rows)) if row["text"] and " " in row["text"]), "?")
@@ -113,6 +143,36 @@ def test_explain_says_that_the_index_answers(tmp_path: Path) -> None:
     assert "words through text_inverted_idx where `kind` = 1" in read.explain(compiled, snapshot, {}, settings=COLD)
     read.execute(compiled, snapshot, {})
     assert "filter, cached" in read.explain(compiled, snapshot, {}, settings=COLD)
+
+
+def test_a_first_ranking_reads_the_rows_with_its_words_alone(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema=SCHEMA)
+    graph.load("\n".join(line(f"d{i:03}", random.Random(i)) for i in range(400)))
+    graph.ensure_indices()
+    snapshot = graph.snapshot()
+    text = "query q($q: String) { match { $d: Doc } return { $d.name } order { bm25($d.text, $q) desc } limit 3 }"
+    compiled = compile_query(text, snapshot.catalog)
+    through = "words through text_inverted_idx, not cached"
+    TABLES.clear()
+    assert through in read.explain(compiled, snapshot, {"q": "w1"}, settings=COLD)
+    assert through in read.explain(compiled, snapshot, {"q": "w1"}, settings=COLD, analyze=True)
+    assert not TABLES.get(snapshot, "node:Doc").loaded
+    everywhere = " ".join(VOCABULARY)
+    TABLES.clear()
+    assert through not in read.explain(compiled, snapshot, {"q": everywhere}, settings=COLD, analyze=True)
+    assert through not in read.explain(compiled, snapshot, {"q": "w1"}, settings=COLD)  # its words are in memory now
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_words_are_counted_as_they_are_cut(seed: int) -> None:
+    rng = random.Random(seed)
+    pieces = ["a", "Z9", " ", "  ", ".", "\0", "_", *(["é", "e\u0301", "日本", "ß x"] if seed % 2 else [])]
+    texts = [None if rng.random() < 0.1 else "".join(rng.choices(pieces, k=rng.randrange(6))) for _ in range(200)]
+    for kind in (pa.string(), pa.large_string()):
+        column: Any = pa.array(texts, kind)
+        for part in (column, column.slice(17, 50), column.slice(3, 0)):
+            words, starts = tokenize(part)
+            assert count_words(part) == len(words) == int(starts[-1])
 
 
 def test_of_common_characters_the_index_makes_what_we_make(tmp_path: Path) -> None:
