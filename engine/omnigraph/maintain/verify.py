@@ -1,8 +1,9 @@
 """`verify`: walk a graph and report every inconsistency as data. Reads only.
 
 Checked for every branch: the history has no hole; every table opens at its pin and holds as many rows as the manifest
-says; no table's head is ahead of its pin; ids are unique; edges end at nodes; `@unique` and `@card` hold; every stored
-number is finite; every Blob can be read; indexes cover their rows. A table that two branches share is checked once.
+says; no table's head is ahead of its pin; ids are unique and say the key; edges end at nodes; `@unique`, `@card` and
+what the schema asks of a value hold; every stored number is finite; every Blob can be read; indexes cover their rows. A
+table that two branches share is checked once.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Repository, Snapshot, index_coverage
 from omnigraph.write import constraints
 from omnigraph.write.findings import Findings
+from omnigraph.write.keys import render_key
 
 __all__ = ["VerifyReport", "verify"]
 
@@ -31,7 +33,7 @@ _KINDS = {
     "endpoint": "orphan_edge",
     "unique": "unique_violation",
     "cardinality": "cardinality_violation",
-}
+} | dict.fromkeys(("required", "enum", "range", "check"), "value_constraint_violation")
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +250,7 @@ def _constraints(snapshot: Snapshot, entity: NodeType | EdgeType, columns: dict[
         constraints.check_distinct_ids(entity, rows, found)
         for parts in entity.uniques:
             constraints.check_unique(entity, parts, rows, None, found)
+        _values(snapshot, entity, found, walk)
     if isinstance(entity, EdgeType):
         source, target = f"node:{entity.source}", f"node:{entity.target}"
         if source in columns and target in columns:
@@ -257,11 +260,33 @@ def _constraints(snapshot: Snapshot, entity: NodeType | EdgeType, columns: dict[
                 constraints.check_endpoints(entity, rows, [ids[0]], [ids[1]], found)
                 most = replace(entity, cardinality=replace(entity.cardinality, min=0))
                 least = replace(entity, cardinality=replace(entity.cardinality, max=None))
-                constraints.check_cardinality(most, rows, _NONE, found)
+                constraints.check_cardinality(most, rows, _NONE, found, said="has")
                 below = Findings()
-                constraints.check_cardinality(least, rows, _NONE, below, lost_src=ids[0])
+                constraints.check_cardinality(least, rows, _NONE, below, lost_src=ids[0], said="has")
                 _report(snapshot, entity, below, walk, "below_minimum", "warning")
     _report(snapshot, entity, found, walk, None, "error")
+
+
+def _values(snapshot: Snapshot, entity: NodeType | EdgeType, found: Findings, walk: _Walk) -> None:
+    """What the schema asks of a row by itself: values that are allowed, and an id that is the key."""
+    asked = [p.name for p in entity.properties.values() if p.type.base == "Enum" or not p.type.nullable]
+    if isinstance(entity, NodeType):
+        asked += [bound.property for bound in entity.ranges] + [check.property for check in entity.checks]
+    judged = [name for name in dict.fromkeys(asked) if entity.properties[name].type.base not in ("Blob", "Vector")]
+    foreign = 0
+    for batch in snapshot.scan_batches(entity.table_key, list(dict.fromkeys(["id", *judged, *entity.key]))):
+        constraints.check_values(entity, batch.select(["id", *judged]), found)
+        if entity.key:
+            keys = render_key([batch.column(name) for name in entity.key])
+            foreign += batch.num_rows - len(pc.indices_nonzero(pc.equal(keys, batch.column("id"))))
+    if foreign:
+        message = (
+            f"{foreign} row(s) have an id that isn't their key ({', '.join(entity.key)}), so writing that key makes a "
+            "second row: export the graph and load it into a new one"
+        )
+        # The origin made the ids of composite keys otherwise; writes of them are refused.
+        severity = "warning" if snapshot.head.schema_hash is None or len(entity.key) > 1 else "error"
+        walk.add("foreign_ids", message, severity=severity, branch=snapshot.branch, table_key=entity.table_key)
 
 
 def _report(

@@ -278,6 +278,7 @@ def check_cardinality(
     findings: Findings,
     *,
     lost_src: Column | None = None,
+    said: str = "would have",
 ) -> None:
     """`@card` per source node on the state after the write.
 
@@ -285,6 +286,7 @@ def check_cardinality(
         rows: edges written, each with `src`.
         committed_src: `src` of the committed edges that stay, at least those of every touched source.
         lost_src: sources that lose edges by this write and live on; judged for the minimum.
+        said: `has` where nothing is being written.
     """
     low, high = edge.cardinality.min, edge.cardinality.max
     if low == 0 and high is None:
@@ -311,7 +313,7 @@ def check_cardinality(
             edge.table_key,
             rows,
             over,
-            lambda row: f"{edge.source} {row['src']!r} would have {of[row['src']]} edges, {text} allows {high}",
+            lambda row: f"{edge.source} {row['src']!r} {said} {of[row['src']]} edges, {text} allows {high}",
             property="from",
         )
     if low > 0:
@@ -322,6 +324,6 @@ def check_cardinality(
             edge.table_key,
             short,
             pa.array(np.ones(len(under), dtype=bool)),
-            lambda row: f"{edge.source} {row['id']!r} would have {row['n']} edges, {text} asks for {low}",
+            lambda row: f"{edge.source} {row['id']!r} {said} {row['n']} edges, {text} asks for {low}",
             property="from",
         )

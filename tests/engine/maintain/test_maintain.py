@@ -93,6 +93,30 @@ def test_each_damage_is_named(graph: Repository) -> None:
     assert not verify(graph).ok
 
 
+def test_values_that_the_schema_forbids_are_named(tmp_path: Path) -> None:
+    schema = """
+    node P { k: I32 @key  age: I32?  word: String?  state: enum(on, off)?  states: [enum(on, off)]?
+             @range(age, 0..150) @check(word, "[a-z]+") }
+    edge Likes: P -> P { how: enum(much, little)  @key(src, dst) }
+    """
+    graph = Repository.create(str(tmp_path / "g"), compile_schema(schema))
+    good = {"id": "1", "k": 1, "age": 150, "word": "a", "state": "on", "states": ["off"]}
+    put_unchecked(graph, "node:P", [good, {"id": "2", "k": 2}])
+    put_unchecked(graph, "edge:Likes", [{"id": '["1","2"]', "src": "1", "dst": "2", "how": "much"}])
+    assert errors(graph) == []
+    put_unchecked(graph, "edge:Likes", [{"id": "x", "src": "2", "dst": "1", "how": "so"}])
+    bad = {"age": 151, "word": "A", "state": "or", "states": ["on", "or"]}
+    put_unchecked(graph, "node:P", [{"id": str(k), "k": k, name: bad[name]} for k, name in enumerate(bad, 3)])
+    put_unchecked(graph, "node:P", [{"id": "nine", "k": 9}])
+    found = [(f["kind"], f["severity"], f["table_key"]) for f in verify(graph).findings if f["severity"] != "note"]
+    assert sorted(found) == [
+        ("foreign_ids", "error", "node:P"),
+        ("foreign_ids", "warning", "edge:Likes"),
+        ("value_constraint_violation", "error", "edge:Likes"),
+        *[("value_constraint_violation", "error", "node:P")] * 4,
+    ]
+
+
 def test_a_head_ahead_of_its_pin_is_drift(graph: Repository) -> None:
     graph.snapshot().dataset("node:Person").delete("id = 'b'")
     report = verify(graph)
