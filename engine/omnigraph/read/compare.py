@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.read.compute import Array, nulls, pc
 from omnigraph.read.datum import Bools, Datum, as_array, as_mask, columnar, is_null_type, nulls_like, validity
+from omnigraph.read.substrings import holds_part
 
 __all__ = ["by_constant", "compare", "ends_with", "holds_text", "member", "starts_with"]
 
@@ -94,7 +95,11 @@ def _integer_and_float(fn: str, integers: Array, floats: Array) -> Array:
 
 
 def holds_text(text: Datum, part: Datum) -> Datum:
-    return by_constant(text, part, lambda t, p: pc.match_substring(t, pattern=p), pa.bool_())
+    return by_constant(text, part, _holds, pa.bool_())
+
+
+def _holds(text: Datum, part: str) -> Datum:
+    return holds_part(text, part) if isinstance(text, pa.Array) else pc.match_substring(text, pattern=part)
 
 
 def starts_with(text: Datum, part: Datum) -> Datum:
