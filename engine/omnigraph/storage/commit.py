@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -18,19 +17,17 @@ from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
-from omnigraph.storage.recovery import CHANGES_NO_ROW, Action, Decision
-from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable, now_text
+from omnigraph.storage.recovery import CHANGES_NO_ROW
+from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step, reach
-from omnigraph.storage.sweep import heal, observe, roll_back
+from omnigraph.storage.sweep import give_up, heal, tidy
 from omnigraph.storage.tail import join_tail
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef, WriterKind
 from omnigraph.ulids import new_ulid
 
 __all__ = ["check_head", "commit", "settle_drift"]
-
-log = logging.getLogger(__name__)
 
 
 def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
@@ -200,9 +197,9 @@ class _Write:
                     self._commit_table(key, staged[key])
                 done = self._publish()  # C
         except BaseException as error:
-            self._give_up(held, error)
+            give_up(self.engine, held, self.sidecar, error, self.moved)
             raise
-        self._tidy(held, done)  # D
+        tidy(self.engine, held, self.sidecar, done)  # D
         return done
 
     def _check_branch(self) -> None:
@@ -309,40 +306,6 @@ class _Write:
         if self.engine.sidecars.tells_the_dead:
             return None
         return self.engine.history.find_operation(self.branch, self.sidecar.operation_id, state.head)
-
-    def _give_up(self, held: Held, error: BaseException) -> None:
-        """Undo what moved and settle our sidecar; if even that fails, leave it to a sweep and say so."""
-        try:
-            engine = self.engine
-            if not engine.manifest.exists(self.branch):
-                held.remove()  # the branch is gone, and with it everything this write could have changed
-                return
-            state = engine.manifest.current(self.branch)
-            # A commit may have landed though its answer was lost: ask the table, not only our memory.
-            moved = tuple(
-                t.table_key
-                for t in self.sidecar.tables
-                if t.table_key in self.moved or observe(engine, state, self.sidecar, t).ours
-            )
-            if engine.history.find_operation(self.branch, self.sidecar.operation_id, state.head) is not None:
-                held.release()  # it was published after all: a sweep writes the audit and deletes the file
-            elif moved:
-                roll_back(engine, held, self.sidecar, Decision(Action.ROLL_BACK, "RolledBack", moved))
-            else:
-                held.remove()  # nothing moved: as if it had never been tried
-        except OmniGraphError as second:
-            error.add_note(
-                f"undoing it failed too ({second.message}); {self.sidecar.file} is left: "
-                f"run `omnigraph recover {self.engine.store.root.uri}`"
-            )
-        finally:
-            held.release()
-
-    def _tidy(self, held: Held, done: CommitInfo) -> None:
-        try:
-            held.remove()
-        except OmniGraphError as error:
-            log.warning("commit %s is published; its sidecar is left for a sweep: %s", done.id, error.message)
 
 
 def settle_drift(

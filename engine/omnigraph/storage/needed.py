@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFound
 from omnigraph.storage.engine import Engine
-from omnigraph.storage.layout import MAIN, MANIFEST, lance_branch
+from omnigraph.storage.layout import MAIN, MANIFEST, SCHEMA_LOCK, lance_branch
 from omnigraph.storage.lineage import branch_names, parent_of
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.translate import lance_errors
@@ -104,17 +104,19 @@ def locations_of(engine: Engine) -> dict[str, str]:
     return out
 
 
-def needed_now(engine: Engine, locations: Iterable[str]) -> Needed:
+def needed_now(engine: Engine, locations: Iterable[str], *, but: str | None = None, snapshots: bool = True) -> Needed:
     """What living branches, tags, writes in flight, forks and this process's snapshots need at this moment.
 
     Args:
         locations: the datasets whose forks are looked at.
+        but: a sidecar that isn't asked.
+        snapshots: whether this process's are asked.
 
     Raises:
         RecoveryPending: a sidecar can't be read, so nobody knows what it needs.
     """
     needed = Needed()
-    for name in (MAIN, *sorted(engine.manifest.names())):
+    for name in (MAIN, *sorted(engine.manifest.names() - {SCHEMA_LOCK})):
         try:
             state = engine.manifest.current(name)
         except NotFound:
@@ -123,7 +125,7 @@ def needed_now(engine: Engine, locations: Iterable[str]) -> Needed:
         for ref in state.tables.values():
             if ref.branch == lance_branch(name):
                 needed.floor(ref.location, ref.branch, ref.version)
-    for state in open_snapshots(engine.store.root.uri):
+    for state in open_snapshots(engine.store.root.uri) if snapshots else ():
         needed.state(state)
     for location in locations:
         for name in branch_names(engine.store, location):
@@ -133,7 +135,7 @@ def needed_now(engine: Engine, locations: Iterable[str]) -> Needed:
                 continue
             needed.pin(location, parent, version)
     _tags(engine, needed)
-    _writes(engine, needed)
+    _writes(engine, needed, but)
     return needed
 
 
@@ -150,9 +152,9 @@ def _tags(engine: Engine, needed: Needed) -> None:
             continue
 
 
-def _writes(engine: Engine, needed: Needed) -> None:
+def _writes(engine: Engine, needed: Needed, but: str | None) -> None:
     for name in engine.sidecars.names():
-        sidecar = engine.sidecars.read(name)
+        sidecar = engine.sidecars.read(name) if name != but else None
         if sidecar is None:
             continue
         try:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from omnigraph.errors import Conflict, ExpectedVersionMismatch, NotFound, OmniGraphError
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, NotFound
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.ir import SchemaIR
 from omnigraph.storage.branch import list_branches
@@ -25,14 +25,13 @@ from omnigraph.storage.forks import fork_lock
 from omnigraph.storage.layout import MAIN, check_operation_id, free_location, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
-from omnigraph.storage.recovery import Action, Decision
-from omnigraph.storage.schema_settle import applies, finish, scrap, take_lock, to_publish
+from omnigraph.storage.schema_settle import applies, take_lock, to_publish
 from omnigraph.storage.schemas import remember, stage_copies, write_schema
-from omnigraph.storage.sidecar import Held, SchemaChangeNote, Sidecar, SidecarTable, now_text
+from omnigraph.storage.sidecar import SchemaChangeNote, Sidecar, SidecarTable, now_text
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import create_dataset
-from omnigraph.storage.sweep import heal, observe, roll_back
+from omnigraph.storage.sweep import give_up, heal, tidy
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
 from omnigraph.ulids import new_ulid
@@ -237,9 +236,10 @@ class _Apply:
                     self._move(table)
                 done = self._publish()
         except BaseException as error:
-            self._give_up(held, error)
+            give_up(engine, held, self.sidecar, error)
             raise
-        self._tidy(held, done)
+        remember(self.change.catalog)
+        tidy(engine, held, self.sidecar, done)
         return done
 
     def _busy(self) -> Conflict:
@@ -303,41 +303,3 @@ class _Apply:
         if self.engine.sidecars.tells_the_dead:
             return None
         return self.engine.history.find_operation(self.branch, self.sidecar.operation_id, state.head)
-
-    def _give_up(self, held: Held, error: BaseException) -> None:
-        """Undo what was done and settle our sidecar; if even that fails, leave it to a sweep and say so."""
-        try:
-            engine, sidecar = self.engine, self.sidecar
-            if not engine.manifest.exists(self.branch):
-                scrap(engine, sidecar)
-                held.remove()
-                return
-            state = engine.manifest.current(self.branch)
-            if engine.history.find_operation(self.branch, sidecar.operation_id, state.head) is not None:
-                held.release()  # it was published after all: a sweep follows it up
-                return
-            # A commit may have landed though its answer was lost: ask the table, not only our memory.
-            moved = tuple(t.table_key for t in sidecar.tables if observe(engine, state, sidecar, t).ours)
-            if moved:
-                roll_back(engine, held, sidecar, Decision(Action.ROLL_BACK, "RolledBack", moved))
-            else:
-                scrap(engine, sidecar)
-                held.remove()  # nothing moved: as if it had never been tried
-        except OmniGraphError as second:
-            error.add_note(
-                f"undoing it failed too ({second.message}); {self.sidecar.file} is left: "
-                f"run `omnigraph recover {self.engine.store.root.uri}`"
-            )
-        finally:
-            held.release()
-
-    def _tidy(self, held: Held, done: CommitInfo) -> None:
-        """The change is published; a failure from here on must not be answered as a failed one."""
-        try:
-            remember(self.change.catalog)
-            finish(self.engine, self.sidecar)
-            held.remove()
-        except OmniGraphError as error:
-            log.warning("commit %s is published; the rest is left for a sweep: %s", done.id, error.message)
-        finally:
-            held.release()

@@ -5,7 +5,6 @@ Everything here may be done again: a kill between two of its steps is made good 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 
 from omnigraph.errors import NotFound, OmniGraphError
@@ -14,6 +13,7 @@ from omnigraph.storage.forks import drop_lineage
 from omnigraph.storage.layout import MAIN, MANIFEST, MARK, SCHEMA_LOCK
 from omnigraph.storage.lineage import branch_names, delete_recorded
 from omnigraph.storage.manifest import ManifestState
+from omnigraph.storage.needed import needed_now
 from omnigraph.storage.schemas import (
     clear_staged,
     copies_current,
@@ -38,8 +38,6 @@ __all__ = [
     "take_lock",
     "to_publish",
 ]
-
-log = logging.getLogger(__name__)
 
 
 # --- the lock --------------------------------------------------------------------------------------------------------
@@ -180,32 +178,19 @@ def _made_by(engine: Engine, location: str, name: str) -> bool:
 
 
 def purge(engine: Engine, location: str, own: str | None) -> None:
-    """Remove a table's versions that nothing needs any more: no living branch, no tag, no write in flight.
+    """Remove what nothing needs any more of a table, what this process reads too; all of it, if nothing needs any.
 
-    A table that nothing names is removed whole.
+    Args:
+        own: the sidecar of the change, which needs none of them.
     """
     dataset = engine.store.latest_or_none(location)
     if dataset is None:
         return
-    kept: set[int] = set()
-    elsewhere = bool(branch_names(engine.store, location))
-    for branch in (MAIN, *engine.manifest.names()):
-        try:
-            state = engine.manifest.current(branch)
-        except NotFound:
-            continue
-        if branch != SCHEMA_LOCK:
-            kept |= {ref.version for ref in state.tables.values() if ref.location == location and ref.branch is None}
-    for name in engine.sidecars.names():
-        sidecar = engine.sidecars.read(name) if name != own else None
-        for table in sidecar.tables if sidecar is not None else ():
-            if table.table_path == location or table.table_path.endswith(f"/{location}"):
-                kept.add(table.expected_version)
+    needed = needed_now(engine, [location], but=own, snapshots=False)
     with lance_errors(f"removing old versions of {location}"):
-        tags = dataset.tags.list()
-        if not kept and not tags and not elsewhere:
+        if not needed.names(location) and not dataset.tags.list():
             engine.store.files.delete_folder(location)
             return
-        old = [v["version"] for v in dataset.versions() if v["version"] not in kept | {dataset.version}]
+        old = needed.removable((location, None), [int(v["version"]) for v in dataset.versions()])
         if old:
             dataset.cleanup_old_versions(versions=old, error_if_tagged_old_versions=False)

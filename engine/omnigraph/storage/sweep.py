@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from omnigraph.errors import ExpectedVersionMismatch, Internal, RecoveryPending
+from omnigraph.errors import ExpectedVersionMismatch, Internal, OmniGraphError, RecoveryPending
 from omnigraph.storage.drift import mark_of, neutral, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
@@ -28,12 +28,14 @@ __all__ = [
     "RECOVERY_ACTOR",
     "SweepReport",
     "follow_head",
+    "give_up",
     "heal",
     "observe",
     "pending_error",
     "roll_back",
     "settle",
     "sweep",
+    "tidy",
 ]
 
 RECOVERY_ACTOR = "omnigraph:recovery"
@@ -250,6 +252,50 @@ def _roll_forward(engine: Engine, held: Held, sidecar: Sidecar, decision: Decisi
         )
     commit = _publish(engine, sidecar, "RolledForward", refs, expected | dict(sidecar.reads))
     return _finish(engine, held, sidecar, commit, "RolledForward", tables=list(decision.tables))
+
+
+def give_up(engine: Engine, held: Held, sidecar: Sidecar, error: BaseException, known: Collection[str] = ()) -> None:
+    """Undo what a write that failed has done, and settle its sidecar; if even that fails, leave it and say so.
+
+    Args:
+        error: why it failed; a second failure is noted on it.
+        known: tables that it remembers to have moved.
+    """
+    try:
+        state = engine.manifest.current(sidecar.branch) if engine.manifest.exists(sidecar.branch) else None
+        if state is not None:
+            if engine.history.find_operation(sidecar.branch, sidecar.operation_id, state.head) is not None:
+                return  # it was published after all: a sweep follows it up, writes the audit and deletes the file
+            # A commit may have landed though its answer was lost: ask the table, not only the writer's memory.
+            moved = tuple(
+                t.table_key for t in sidecar.tables if t.table_key in known or observe(engine, state, sidecar, t).ours
+            )
+            if moved:
+                roll_back(engine, held, sidecar, Decision(Action.ROLL_BACK, "RolledBack", moved))
+                return
+        # Nothing moved, or the branch is gone with all that could have: as if it had never been tried.
+        if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
+            scrap(engine, sidecar)
+        held.remove()
+    except OmniGraphError as second:
+        error.add_note(
+            f"undoing it failed too ({second.message}); {sidecar.file} is left: "
+            f"run `omnigraph recover {engine.store.root.uri}`"
+        )
+    finally:
+        held.release()
+
+
+def tidy(engine: Engine, held: Held, sidecar: Sidecar, done: CommitInfo) -> None:
+    """After the publish: do what follows it. A failure from here on must not be answered as a failed write."""
+    try:
+        if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
+            finish(engine, sidecar)
+        held.remove()
+    except OmniGraphError as error:
+        log.warning("commit %s is published; the rest is left for a sweep: %s", done.id, error.message)
+    finally:
+        held.release()
 
 
 def roll_back(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) -> dict[str, Any]:

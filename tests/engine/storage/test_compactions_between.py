@@ -131,7 +131,7 @@ def test_a_dead_write_above_one_is_rolled_forward(
     with monkeypatch.context() as patch:
         patch.setattr(commit, "apply", meet)
         patch.setattr(commit, "publish", die)
-        patch.setattr(commit, "roll_back", die)
+        patch.setattr(sweep, "roll_back", die)
         with pytest.raises(Internal):
             put(repository, "b")
     later = Repository.open(repository.uri)
@@ -149,7 +149,7 @@ def test_a_write_that_moved_nothing_is_not_taken_for_done(
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "apply", die)
-        patch.setattr(commit, "observe", die)
+        patch.setattr(sweep, "observe", die)
         with pytest.raises(Internal):
             put(repository, "b", operation_id)
     other.move()  # the version the dead write would have made, but not its rows
