@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from omnigraph.storage.types import CommitInfo
 
-__all__ = ["ancestors", "merge_base"]
+__all__ = ["ancestors", "bases_and_roots", "merge_bases"]
 
 
 def ancestors(commits: Mapping[str, CommitInfo], head: str) -> set[str]:
@@ -21,9 +21,18 @@ def ancestors(commits: Mapping[str, CommitInfo], head: str) -> set[str]:
     return seen
 
 
-def merge_base(commits: Mapping[str, CommitInfo], one: str, other: str) -> CommitInfo | None:
-    """The nearest common ancestor: a common one that no other common one descends from; the newest of several."""
+def merge_bases(commits: Mapping[str, CommitInfo], one: str, other: str) -> list[CommitInfo]:
+    """The nearest common ancestors, the newest first: common ones that no other common one descends from.
+
+    There are several where two branches were merged into each other crosswise.
+    """
     common = ancestors(commits, one) & ancestors(commits, other)
     passed = {parent for commit_id in common for parent in commits[commit_id].parents}
-    best = [commits[commit_id] for commit_id in common - passed]
-    return max(best, key=lambda c: (c.created_at, c.id)) if best else None
+    return sorted((commits[i] for i in common - passed), key=lambda c: (c.created_at, c.id), reverse=True)
+
+
+def bases_and_roots(commits: Mapping[str, CommitInfo], one: str, other: str) -> list[tuple[CommitInfo, CommitInfo]]:
+    """The merge bases, newest first, each with its own common ancestor with the first: that one's is itself."""
+    bases = merge_bases(commits, one, other)
+    roots = [merge_bases(commits, bases[0].id, base.id) for base in bases]
+    return [(base, found[0]) for base, found in zip(bases, roots, strict=True) if found]

@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from omnigraph.errors import BadRequest, NotFound, OmniGraphError
-from omnigraph.storage.ancestry import merge_base
+from omnigraph.storage.ancestry import bases_and_roots
 from omnigraph.storage.announce import announcing
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
@@ -189,10 +189,12 @@ def _kept(engine: Engine, keep: int | None, older_than: timedelta | None) -> tup
         parent = (records.get(name) or {}).get("parent_branch") or MAIN
         for other in {parent, MAIN} - {name}:
             if other in heads:
-                base = merge_base(known, head_id, heads[other])
-                common = None if base is None else _state(engine, name, base)
-                if common is not None:
-                    _keep(engine, needed, common)
+                for commit in {
+                    c.id: c for pair in bases_and_roots(known, head_id, heads[other]) for c in pair
+                }.values():
+                    common = _state(engine, name, commit)
+                    if common is not None:
+                        _keep(engine, needed, common)
     return needed, out
 
 

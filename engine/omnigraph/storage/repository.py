@@ -234,27 +234,33 @@ class Repository:
 
         return touched_ids(self.engine.store, one, other, without=without)
 
-    def merge_base(self, ours: Snapshot, theirs: Snapshot) -> Snapshot:
-        """The nearest common ancestor of two states, through both kinds of parents.
+    def merge_bases(self, ours: Snapshot, theirs: Snapshot) -> list[tuple[Snapshot, Snapshot]]:
+        """The nearest common ancestors of two states, through both kinds of parents, the newest first.
+
+        There are several where the two were merged into each other crosswise. Each comes with its own common ancestor
+        with the first.
 
         Raises:
             Conflict: there is none, or its state went with a deleted branch.
         """
-        from omnigraph.storage.ancestry import merge_base
+        from omnigraph.storage.ancestry import bases_and_roots
 
         history = self.engine.history
         known = {c.id: c for s in (ours, theirs) for c in history.commits(s.branch, s.head)}
-        base = merge_base(known, ours.head.id, theirs.head.id)
-        if base is None:
+        found = bases_and_roots(known, ours.head.id, theirs.head.id)
+        if not found:
             raise Conflict("the two branches have no common ancestor: they can't be merged", code="no_common_ancestor")
+        return [(self._ancestor(ours, base), self._ancestor(ours, root)) for base, root in found]
+
+    def _ancestor(self, ours: Snapshot, commit: CommitInfo) -> Snapshot:
         try:
-            return Snapshot(self.engine, state_of(self.engine, ours.branch, base))
+            return Snapshot(self.engine, state_of(self.engine, ours.branch, commit))
         except NotFound as error:
             raise Conflict(
-                f"their common ancestor, commit {base.id}, can't be read any more ({error.message}): export one of the "
-                "branches and load it into the other with mode merge",
+                f"their common ancestor, commit {commit.id}, can't be read any more ({error.message}): export one of "
+                "the branches and load it into the other with mode merge",
                 code="merge_base_gone",
-                details={"commit": base.id, "branch": base.branch},
+                details={"commit": commit.id, "branch": commit.branch},
             ) from error
 
     def whole_fragments(

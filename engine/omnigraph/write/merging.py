@@ -91,10 +91,13 @@ class _Taken:
 
 @dataclass(slots=True)
 class _Merge:
+    """`crossed`: further common ancestors, each with the root it shares with `base`."""
+
     repository: Repository
     base: Snapshot
     ours: Snapshot
     theirs: Snapshot
+    crossed: list[tuple[Snapshot, Snapshot]]
     found: list[Found] = field(default_factory=list)
 
 
@@ -124,7 +127,7 @@ def merge(
         if done is not None:
             return MergeResult("already_up_to_date", done, done.parents[0], theirs.head.id)
     check_head(ours.state, expect_head)
-    base = repository.merge_base(ours, theirs)
+    (base, _), *crossed = repository.merge_bases(ours, theirs)
     if base.head.id == theirs.head.id:
         return MergeResult("already_up_to_date", None, base.head.id, theirs.head.id)
     if ours.schema_hash != theirs.schema_hash and ours.schema_ir.identity != theirs.schema_ir.identity:
@@ -133,7 +136,7 @@ def merge(
             code="schema_mismatch",
             details={"source": source, "target": target},
         )
-    work = _Merge(repository, base, ours, theirs)
+    work = _Merge(repository, base, ours, theirs, crossed)
     forward = base.head.id == ours.head.id
     with Spool() as spool:
         taken = [t for e in ours.catalog.by_table_key.values() if (t := _table(work, e, spool)) is not None and t]
@@ -164,18 +167,19 @@ def _table(work: _Merge, entity: NodeType | EdgeType, spool: Spool) -> _Taken | 
     """What the source changed in a table since the base, decided against what the target has; None: nothing."""
     key = entity.table_key
     theirs, ours, base = (s.tables.get(key) for s in (work.theirs, work.ours, work.base))
-    if theirs in (base, ours):
+    crossed = [other.tables.get(key) for other, _ in work.crossed]
+    if theirs == ours or all(theirs == one for one in (base, *crossed)):
         return None
     names, shape = work.ours.schema(key).names, loose_schema(entity)
     files = _files(work, key)
     ids = work.repository.touched_ids(base, theirs, without=files)
-    known = Committed(work.base), Committed(work.ours), Committed(work.theirs)
+    for other in crossed:
+        ids = pc.unique(pa.concat_arrays([ids, work.repository.touched_ids(other, theirs)]))
     deletes: list[Array] = []
     for portion in _portions(ids):
-        rows = [
-            _distinct(entity, _rows(side, entity, portion, names))
-            for side in (known if ours != base else (known[0], known[0], known[2]))
-        ]
+        before = _base_rows(work, entity, portion, names)
+        here = before if ours == base and not crossed else _rows(work.ours, entity, portion, names)
+        rows = before, here, _rows(work.theirs, entity, portion, names)
         step = merge_step(portion, *rows, unlike=blob_names(entity))
         work.found += [Found(c.kind, key, c.id, c.message) for c in step.clashes]
         for kind, part in (("+", step.inserts), ("~", step.updates)):
@@ -189,12 +193,29 @@ def _table(work: _Merge, entity: NodeType | EdgeType, spool: Spool) -> _Taken | 
     )
 
 
-def _rows(side: Committed, entity: NodeType | EdgeType, ids: Array, names: list[str]) -> pa.Table:
+def _base_rows(work: _Merge, entity: NodeType | EdgeType, ids: Array, names: list[str]) -> pa.Table:
+    """The rows of the common ancestor; of several, what merging them would make.
+
+    With one of them alone, what one side had put back since would look unchanged, and be lost. A row that they can't
+    agree on is left out: if the sides differ in it too, that is a conflict.
+    """
+    rows = _rows(work.base, entity, ids, names)
+    for other, root in work.crossed:
+        sides = _rows(root, entity, ids, names), rows, _rows(other, entity, ids, names)
+        step = merge_step(ids, *sides, unlike=blob_names(entity))
+        clashed = pa.array([c.id for c in step.clashes], pa.string())
+        gone = pa.concat_arrays([one_chunk(step.updates.column("id")), one_chunk(step.deletes), clashed])
+        kept = rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=gone)))
+        rows = pa.concat_tables([kept, step.updates, step.inserts])
+    return rows
+
+
+def _rows(snapshot: Snapshot, entity: NodeType | EdgeType, ids: Array, names: list[str]) -> pa.Table:
     """A side's rows; Blobs as tickets of that side, and as digests, which the sides can be compared by."""
-    key, blobs = entity.table_key, blob_names(entity)
+    key, blobs, side = entity.table_key, blob_names(entity), Committed(snapshot)
     if not blobs:
-        return side.matching(key, "id", ids, names)
-    rows = side.matching(key, "id", ids)
+        return _distinct(entity, side.matching(key, "id", ids, names))
+    rows = _distinct(entity, side.matching(key, "id", ids))
     for name in blobs:
         row_ids = pc.subtract(pa.scalar(-1), one_chunk(rows.column(name)))
         digests = side.snapshot.blob_digests(key, name, row_ids.drop_null().cast(pa.uint64()))
@@ -222,6 +243,8 @@ def _distinct(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
 
 def _files(work: _Merge, key: str) -> dict[int, dict[str, Any]]:
     """Data files of the source to copy, by fragment number: every row in them is new, here and since the base."""
+    if work.crossed:
+        return {}  # what one ancestor lacks, another may have had, and our side deleted
     entity = work.ours.catalog.by_table_key[key]
     bounded = isinstance(entity, EdgeType) and (entity.cardinality.min > 0 or entity.cardinality.max is not None)
     if work.base.head.id != work.ours.head.id and (entity.uniques or bounded):

@@ -100,11 +100,22 @@ class Model:
                 queue.extend(self.commits[one].parents)
         return seen
 
-    def base(self, one: str, other: str) -> Commit:
-        """The common ancestor that no other one descends from; the newest of several."""
+    def bases(self, one: str, other: str) -> list[Commit]:
+        """The common ancestors that no other one descends from, the newest first."""
         common = self.ancestors(one) & self.ancestors(other)
         best = [c for c in common if not any(c != d and c in self.ancestors(d) for d in common)]
-        return max((self.commits[c] for c in best), key=lambda c: c.number)
+        return sorted((self.commits[c] for c in best), key=lambda c: c.number, reverse=True)
+
+    def base(self, one: str, other: str) -> tuple[State, list[Commit]]:
+        """What merging all common ancestors makes, and the commits that takes, the newest ancestor first."""
+        bases = self.bases(one, other)
+        roots = [self.bases(bases[0].id, base.id)[0] for base in bases[1:]]
+        state = bases[0].state
+        for root, base in zip(roots, bases[1:], strict=True):
+            state, clashes = merged(root.state, state, base.state)
+            for _, key, row in clashes:
+                state[key].pop(row, None)
+        return state, [*bases, *roots]
 
     def readable(self, commit: Commit) -> bool:
         return not commit.doubtful and any(commit.line == branch.line for branch in self.branches.values())

@@ -414,11 +414,11 @@ class Histories(RuleBasedStateMachine):
         own = model.firm(source)
         theirs = model.head(source) if whole else model.commits[own[other // 7 % len(own)]]
         ours = model.head(target)
-        base = model.base(ours.id, theirs.id)
+        ancestor, (base, *more) = model.base(ours.id, theirs.id)
         if ours.state[EXTRA] != theirs.state[EXTRA]:
             self.refuse_to_merge(source if whole else f"{source}@{theirs.version}", target)
             return
-        state, clashes = merged(base.state, ours.state, theirs.state)
+        state, clashes = merged(ancestor, ours.state, theirs.state)
         wrong = broken(ours.state, state) if base.id != ours.id else set()
         try:
             done = self.graph.branches.merge(source if whole else f"{source}@{theirs.version}", into=target)
@@ -431,7 +431,7 @@ class Histories(RuleBasedStateMachine):
             assert found
         except Conflict as error:
             assert error.code == "merge_base_gone", error
-            assert not model.readable(base), error
+            assert not all(model.readable(one) for one in (base, *more)), error
         else:
             if base.id == theirs.id:
                 assert (done.outcome, done.commit) == ("already_up_to_date", None)

@@ -285,7 +285,7 @@ def test_files_that_a_merge_has_just_copied_stay(graph: omnigraph.Graph) -> None
     put(graph, *(f"old{i}" for i in range(5)), branch="aged")
     repository = Repository.open(graph.uri)
     ours, theirs = repository.snapshot(), repository.snapshot("aged")
-    base = repository.merge_base(ours, theirs)
+    ((base, _),) = repository.merge_bases(ours, theirs)
     whole = repository.whole_fragments("node:P", base, theirs, ours, 5)
     assert whole
     folder = Path(graph.uri) / ours.ref("node:P").location

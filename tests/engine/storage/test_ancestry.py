@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from omnigraph.storage.ancestry import ancestors, merge_base
+from omnigraph.storage.ancestry import ancestors, bases_and_roots, merge_bases
 from omnigraph.storage.types import CommitInfo
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -67,9 +67,12 @@ my: y b
     ],
 )
 def test_the_nearest_common_ancestor(text: str, one: str, other: str, base: str) -> None:
-    found = merge_base(graph(text), one, other)
-    assert found is not None
-    assert found.id == base
+    assert merge_bases(graph(text), one, other)[0].id == base
+
+
+def test_branches_merged_crosswise_have_two() -> None:
+    found = bases_and_roots(graph(CRISS_CROSS), "b", "y")
+    assert [(base.id, root.id) for base, root in found] == [("x", "x"), ("a", "root")]
 
 
 def test_holes_and_strangers() -> None:
@@ -77,5 +80,5 @@ def test_holes_and_strangers() -> None:
     assert ancestors(commits, "y") == {"y", "x", "a", "root"}
     del commits["x"]
     assert ancestors(commits, "y") == {"y"}
-    assert merge_base(commits, "y", "b") is None
+    assert merge_bases(commits, "y", "b") == bases_and_roots(commits, "y", "b") == []
     assert ancestors(commits, "nowhere") == set()

@@ -203,6 +203,51 @@ def test_criss_cross(graph: omnigraph.Graph) -> None:
     assert graph.verify().ok
 
 
+@pytest.mark.parametrize("first", ["main", "dev"])
+@pytest.mark.parametrize("again", [{"a": 1}, {"a": None}, {}])
+def test_what_was_put_back_after_branches_were_merged_crosswise_stays(
+    graph: omnigraph.Graph, first: str, again: dict[str, int | None]
+) -> None:
+    """Of the two common ancestors one lacks the change: seen from there alone, the side that kept it has made it."""
+    for branch in (first, "dev" if first == "main" else "main"):
+        if branch == "main":
+            load(graph, "main", person("a", 10))
+        else:
+            load(graph, "dev", person("d", 1))
+    main, dev = graph.head().id, graph.head("dev").id
+    graph.branches.merge(dev, into="main")
+    graph.branches.merge(main, into="dev")
+    assert people(graph) == people(graph, "dev") == {"a": 10, "b": 2, "c": 3, "d": 1}
+    if again:
+        load(graph, "main", person("a", again["a"]))
+        expected = {"a": again["a"], "b": 2, "c": 3, "d": 1, "e": 1}
+    else:
+        graph.mutate("query q() { delete Knows where since is null }")
+        drop(graph, "main", "a")
+        expected = {"b": 2, "c": 3, "d": 1, "e": 1}
+    load(graph, "dev", person("e", 1))
+    graph.branches.merge("dev")
+    assert people(graph) == expected
+    graph.branches.merge("main", into="dev")
+    assert people(graph, "dev") == expected
+    assert graph.verify().ok
+
+
+def test_a_change_of_both_after_branches_were_merged_crosswise_is_a_conflict(graph: omnigraph.Graph) -> None:
+    load(graph, "main", person("a", 10))
+    load(graph, "dev", person("d", 1))
+    main, dev = graph.head().id, graph.head("dev").id
+    graph.branches.merge(dev, into="main")
+    graph.branches.merge(main, into="dev")
+    load(graph, "main", person("a", 11), person("d", 2))
+    load(graph, "dev", person("a", 12))
+    before = contents(graph)
+    with pytest.raises(MergeConflicts) as caught:
+        graph.branches.merge("dev")
+    assert kinds(caught.value.conflicts) == {("divergent_update", "a")}
+    assert contents(graph) == before
+
+
 def test_siblings_merge_through_their_common_parent(graph: omnigraph.Graph) -> None:
     graph.branches.create("one", from_="dev")
     graph.branches.create("two", from_="dev")
