@@ -20,7 +20,9 @@ Names in `Project` and `Aggregate` are the result's column names, in order.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import Diagnostic, Span
@@ -310,3 +312,8 @@ class CompiledQuery:
     instruction: str | None = None
     warnings: tuple[Diagnostic, ...] = ()
     span: Span | None = None
+
+    @cached_property
+    def declared(self) -> Mapping[str, Type]:
+        """The types of its parameters by name."""
+        return {p.name: p.type for p in self.params}

@@ -25,7 +25,7 @@ def bind_params(compiled: CompiledQuery, params: Mapping[str, Any]) -> dict[str,
     if not isinstance(params, Mapping):
         raise BadRequest(f'params is a {type(params).__name__}: give values by name, such as {{"name": ...}}')
     given = {name.removeprefix("$"): value for name, value in params.items()}
-    declared = {p.name: p.type for p in compiled.params}
+    declared = compiled.declared
     for name in given:
         if name not in declared:
             hint = did_you_mean(name, declared)

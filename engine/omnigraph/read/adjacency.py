@@ -298,22 +298,19 @@ class AdjacencyCache:
     def __init__(self, tables: TableCache) -> None:
         self._tables = tables
 
-    def _key(self, snapshot: Readable, edge: str, source: str, target: str) -> tuple[Hashable, ...]:
+    def key(self, snapshot: Readable, edge: str, source: str, target: str) -> tuple[Hashable, ...]:
+        """What an edge table's adjacency is kept by."""
         return ("adjacency", snapshot.fingerprint(edge), snapshot.fingerprint(source), snapshot.fingerprint(target))
 
-    def find(self, snapshot: Readable, edge: str, source: str, target: str) -> Adjacency | None:
-        """The adjacency of an edge table, if it is there."""
-        return cast("Adjacency | None", self._tables.kept.get(self._key(snapshot, edge, source, target)))
-
     def has(self, snapshot: Readable, edge: str, source: str, target: str) -> bool:
-        return self.find(snapshot, edge, source, target) is not None
+        return self._tables.kept.get(self.key(snapshot, edge, source, target)) is not None
 
     def get(self, snapshot: Readable, edge: str, source: str, target: str) -> Adjacency:
         """The adjacency of an edge table (all three are table keys)."""
-        found = self.find(snapshot, edge, source, target)
+        key = self.key(snapshot, edge, source, target)
+        found = self._tables.kept.get(key)
         if found is not None:
-            return found
-        key = self._key(snapshot, edge, source, target)
+            return cast("Adjacency", found)
         rows = sum(snapshot.tables[table_key].row_count for table_key in (edge, source, target))
         return BUILDS.share((id(self), key), lambda: self._made(snapshot, key, (edge, source, target)), size=rows)
 
@@ -328,7 +325,7 @@ class AdjacencyCache:
 
     def earlier(self, snapshot: Readable, edge: str, source: str, target: str) -> bool:
         """Whether there is one of the same tables in another version, which may be changed into this one."""
-        wanted = _locations(self._key(snapshot, edge, source, target))
+        wanted = _locations(self.key(snapshot, edge, source, target))
         return any(
             wanted == _locations(key) for key, found in self._tables.kept.items() if isinstance(found, Adjacency)
         )

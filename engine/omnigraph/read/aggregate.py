@@ -18,13 +18,11 @@ from omnigraph.errors import Internal
 from omnigraph.query.ir import Agg
 from omnigraph.read.compute import Array, flags, nulls
 from omnigraph.read.datum import Fault, Longs
-from omnigraph.read.distinct import once
+from omnigraph.read.distinct import different
 from omnigraph.read.multiset import count_by_group
 from omnigraph.read.tables import list_keys, sort_codes
 
 __all__ = ["aggregate", "codes_of", "group"]
-
-_FEW = 4096
 
 
 def codes_of(column: Array) -> tuple[Longs, int]:
@@ -115,7 +113,7 @@ def aggregate(
         span = int(codes.max()) + 1 if len(codes) else 1
         weight = None
         if agg.fn == "count" and count == 1:
-            return _as(pa.array([_different(codes, span)], pa.int64()), out)
+            return _as(pa.array([different(codes, span)], pa.int64()), out)
         _, first = np.unique(groups * span + codes, return_index=True)
         groups = groups[first]
         values = values.take(pa.array(first)) if values is not None else None
@@ -149,13 +147,6 @@ def aggregate(
     if agg.fn == "avg":
         sums = sums / np.maximum(sizes, 1)
     return pa.array(sums, pa.float64(), mask=empty)
-
-
-def _different(codes: Longs, span: int) -> int:
-    """How many different numbers there are, all of them below `span`."""
-    if span <= max(_FEW, 16 * len(codes)):
-        return int(np.count_nonzero(np.bincount(codes, minlength=1)))
-    return len(once(codes))
 
 
 def _as(column: Array, kind: Any) -> Array:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from omnigraph.read.frame import Context, Frame
+from omnigraph.read.memory import Memory, Run
 from omnigraph.read.steps import Step, indented
 from omnigraph.read.submatch import ROW, degrees, inside
 
@@ -34,6 +35,9 @@ class AntiJoinStep:
         matched = np.zeros(count, dtype=bool)
         matched[inner.bound[ROW].at] = True
         return frame.take(~matched[back])
+
+    def bind(self, memory: Memory) -> Run:
+        return self.run
 
     def expected(self, rows: float) -> float:
         return rows / 2

@@ -33,13 +33,16 @@ class FrameEnv:
 
     def __init__(self, ctx: Context, frame: Frame, named: Mapping[str, Evaluate] | None = None) -> None:
         self.params: Mapping[str, Any] = ctx.params
-        self.now: datetime = ctx.now
         self._ctx = ctx
         self._frame = frame
         self._taken: dict[tuple[str, str], Array] = {}
         self._named = named or {}
         self._columns: dict[str, Datum] = {}
         self._special: dict[int, Datum] = {}
+
+    @property
+    def now(self) -> datetime:
+        return self._ctx.now
 
     def prop(self, var: str, name: str) -> Datum:
         column = self._taken.get((var, name))
@@ -87,9 +90,12 @@ class _WholeEnv:
 
     def __init__(self, ctx: Context, rows: Rows) -> None:
         self.params: Mapping[str, Any] = ctx.params
-        self.now: datetime = ctx.now
         self._ctx = ctx
         self._rows = rows
+
+    @property
+    def now(self) -> datetime:
+        return self._ctx.now
 
     def prop(self, var: str, name: str) -> Datum:
         return self._rows.column(name)
@@ -129,9 +135,12 @@ class ColumnEnv:
 
     def __init__(self, ctx: Context, columns: Mapping[str, Datum]) -> None:
         self.params: Mapping[str, Any] = ctx.params
-        self.now: datetime = ctx.now
         self._ctx = ctx
         self._columns = columns
+
+    @property
+    def now(self) -> datetime:
+        return self._ctx.now
 
     def prop(self, var: str, name: str) -> Datum:
         raise Internal(f"${var}.{name} is not a group's value")

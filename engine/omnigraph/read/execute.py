@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import CompiledQuery
-from omnigraph.read.adjacency import AdjacencyCache, adjacency
+from omnigraph.read.adjacency import AdjacencyCache
 from omnigraph.read.datum import Fault
 from omnigraph.read.frame import Context
 from omnigraph.read.limits import Limits, apart, limited
-from omnigraph.read.plan import plan
+from omnigraph.read.plan import plan, run
 from omnigraph.read.settings import ReadSettings, read_settings
-from omnigraph.read.tables import TABLES, TableCache
+from omnigraph.read.tables import TableCache
 from omnigraph.read.trace import Trace, counted
 
 if TYPE_CHECKING:
@@ -28,25 +26,13 @@ __all__ = ["execute", "explain"]
 
 
 def _context(
-    snapshot: Snapshot,
-    params: Mapping[str, Any],
-    settings: ReadSettings | None = None,
+    snapshot: Snapshot, params: Mapping[str, Any], settings: ReadSettings | None, trace: Trace | None = None
 ) -> Context:
-    instant = datetime.now(UTC)
     settings = settings or read_settings()
-    tables, edges = TABLES, adjacency()
-    if settings.traversal_mode == "scan":  # nothing kept is used, and nothing is kept
-        tables = TableCache()
-        edges = AdjacencyCache(tables)
-    return Context(
-        snapshot=snapshot,
-        catalog=snapshot.catalog,
-        params=params,
-        now=instant.replace(microsecond=instant.microsecond // 1000 * 1000),
-        tables=tables,
-        adjacency=edges,
-        settings=settings,
-    )
+    if settings.traversal_mode != "scan":
+        return Context(snapshot, params, settings, trace)
+    tables = TableCache()  # nothing kept is used, and nothing is kept
+    return Context(snapshot, params, settings, trace, tables, AdjacencyCache(tables))
 
 
 def execute(
@@ -79,22 +65,22 @@ def execute(
     if compiled.kind != "read":
         raise BadRequest(f"query {compiled.name!r} changes the graph: run it as a mutation")
     ctx = _context(snapshot, params, settings)
-
-    def run() -> pa.Table:
-        try:
-            return plan(compiled, ctx.catalog, snapshot).run(ctx)
-        except Fault as fault:
-            raise fault.of(compiled.name) from None
-        except MemoryError as error:  # numpy's and Arrow's among them
-            raise BadRequest(
-                f"query `{compiled.name}` needs more memory than there is ({error}): narrow the match or return less",
-                code="query_too_large",
-            ) from error
-
     if deadline is None and cancelled is None:
-        return run()
+        return _answer(compiled, ctx)
     with limited(Limits(deadline, cancelled)):
-        return run() if deadline is None else apart(run)
+        return _answer(compiled, ctx) if deadline is None else apart(lambda: _answer(compiled, ctx))
+
+
+def _answer(compiled: CompiledQuery, ctx: Context) -> pa.Table:
+    try:
+        return run(compiled, ctx)
+    except Fault as fault:
+        raise fault.of(compiled.name) from None
+    except MemoryError as error:  # numpy's and Arrow's among them
+        raise BadRequest(
+            f"query `{compiled.name}` needs more memory than there is ({error}): narrow the match or return less",
+            code="query_too_large",
+        ) from error
 
 
 def explain(
@@ -114,11 +100,10 @@ def explain(
     Raises:
         BadRequest: as `execute`, where the query is run.
     """
-    ctx = _context(snapshot, params, settings=settings)
+    ctx = _context(snapshot, params, settings, Trace() if analyze else None)
     made = plan(compiled, ctx.catalog, snapshot)
     if not analyze:
         return f"query {compiled.name}\n{made.describe(ctx)}"
-    ctx = replace(ctx, trace=Trace())
     begin = time.perf_counter()
     try:
         rows = made.run(ctx).num_rows

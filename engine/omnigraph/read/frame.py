@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -13,45 +14,57 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.read import limits
-from omnigraph.read.adjacency import AdjacencyCache
+from omnigraph.read.adjacency import AdjacencyCache, adjacency
 from omnigraph.read.compute import Array, indices, taken
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.settings import ReadSettings
-from omnigraph.read.tables import Readable, Rows, TableCache
+from omnigraph.read.tables import TABLES, Readable, Rows, TableCache
 from omnigraph.read.trace import Trace
 from omnigraph.schema.catalog import Catalog
 
 _AGAIN = 500.0
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 __all__ = ["Binding", "Context", "Counted", "Frame", "Indices"]
 
 Indices = npt.NDArray[np.integer[Any]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Binding:
-    """One variable: position `at[i]` of `rows` in frame row i; where `nullable`, a negative one is null."""
+    """One variable: position `at[i]` of `rows` in frame row i; where `nullable`, a negative one is null.
+
+    Never changed; frozen it would take three times as long to make, which the smallest queries notice.
+    """
 
     rows: Rows
     at: Indices
     nullable: bool = False
+    _index: Array = field(default=None, init=False, repr=False)  # `at` for Arrow, one for all properties
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is every row of the table in order, made so."""
+        return self.at is self.rows.kept("positions", "")
 
     def column(self, name: str) -> Array:
         """The property in each frame row, taken late; of a single row it is a view."""
         column = self.rows.column(name)
-        if self.at is self.rows.kept("positions", ""):
+        if self.whole:
             return column
-        if self.nullable:
-            return taken(column, pa.array(self.at, mask=self.at < 0))
-        return column.slice(int(self.at[0]), 1) if len(self.at) == 1 else taken(column, indices(self.at))
+        if len(self.at) == 1 and not self.nullable:
+            return column.slice(int(self.at[0]), 1)
+        if self._index is None:
+            self._index = pa.array(self.at, mask=self.at < 0) if self.nullable else indices(self.at)
+        return taken(column, self._index)
 
     def take(self, rows: Indices | npt.NDArray[np.bool_]) -> Binding:
         return Binding(self.rows, self.at[rows], self.nullable)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Frame:
-    """`length` rows over the bindings. No binding and one row is where every query begins.
+    """`length` rows over the bindings. No binding and one row is where every query begins. Never changed.
 
     Args:
         weight: how often each row stands, where that isn't once; see `multiset`.
@@ -66,6 +79,12 @@ class Frame:
         bound = {v: b.take(rows) for v, b in self.bound.items()}
         length = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
         return Frame(length, bound, None if self.weight is None else self.weight[rows])
+
+    def part(self, skip: int, stop: int | None) -> Frame:
+        """The rows from `skip` to before `stop`, as views."""
+        some = slice(skip, stop)
+        bound = {v: Binding(b.rows, b.at[some], b.nullable) for v, b in self.bound.items()}
+        return Frame(len(range(self.length)[some]), bound, None if self.weight is None else self.weight[some])
 
     def bind(self, var: str, binding: Binding) -> Frame:
         return Frame(self.length, {**self.bound, var: binding}, self.weight)
@@ -92,7 +111,6 @@ class Counted:
     words: frozenset[str]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Context:
     """What one execution has at hand: one snapshot, one instant, one set of parameters.
 
@@ -101,17 +119,42 @@ class Context:
         counted: by table and column: the statistics `bm25` scores rows by that were read by themselves.
     """
 
-    snapshot: Readable
-    catalog: Catalog
-    params: Mapping[str, Any]
-    now: datetime
-    tables: TableCache
-    adjacency: AdjacencyCache
-    settings: ReadSettings
-    trace: Trace | None = None
-    counted: dict[tuple[str, str], Counted] = field(default_factory=dict)
-    _partials: dict[str, PartialTable] = field(default_factory=dict)
-    _spent: dict[Hashable, tuple[float, float]] = field(default_factory=dict)  # by earlier queries, by this one
+    __slots__ = (
+        "_began", "_now", "_partials", "_spent", "adjacency", "counted", "params", "settings", "snapshot", "tables",
+        "trace",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        snapshot: Readable,
+        params: Mapping[str, Any],
+        settings: ReadSettings,
+        trace: Trace | None = None,
+        tables: TableCache = TABLES,
+        edges: AdjacencyCache | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        self.params = params
+        self.settings = settings
+        self.trace = trace
+        self.tables = tables
+        self.adjacency = edges or adjacency()
+        self._began = time.time_ns()
+        self._now: datetime | None = None
+        self.counted: dict[tuple[str, str], Counted] = {}
+        self._partials: dict[str, PartialTable] = {}
+        self._spent: dict[Hashable, tuple[float, float]] = {}  # by earlier queries, by this one
+
+    @property
+    def catalog(self) -> Catalog:
+        return self.snapshot.catalog
+
+    @property
+    def now(self) -> datetime:
+        """When the execution began, in whole milliseconds."""
+        if self._now is None:
+            self._now = _EPOCH + timedelta(milliseconds=self._began // 1_000_000)
+        return self._now
 
     def partial(self, table_key: str) -> PartialTable:
         """The rows of a table that this execution has read by themselves."""

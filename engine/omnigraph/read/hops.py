@@ -107,7 +107,7 @@ def blocks(links: Links, at: Indices) -> Iterator[tuple[int, int]]:
 class Neighbours(Protocol):
     """The edges of one way."""
 
-    def edges(self) -> Rows:
+    def edges(self, ctx: Context) -> Rows:
         """The rows that `Links.edge` points into."""
         ...
 
@@ -120,13 +120,12 @@ class Neighbours(Protocol):
 class Stored:
     """Adjacency in memory. `columns` are those read of the edges."""
 
-    ctx: Context
     way: HopWay
     links: Links
     columns: tuple[str, ...]
 
-    def edges(self) -> Rows:
-        return self.ctx.tables.get(self.ctx.snapshot, self.way.edge).load(self.ctx.snapshot, (*self.columns, "id"))
+    def edges(self, ctx: Context) -> Rows:
+        return ctx.tables.get(ctx.snapshot, self.way.edge).load(ctx.snapshot, (*self.columns, "id"))
 
     def at(self, nodes: Indices) -> tuple[Links, Indices]:
         return self.links, nodes
@@ -134,7 +133,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Hops:
-    """The ways of a hop, opened for one execution.
+    """The ways of a hop, opened: through adjacency for all that read the same snapshot, else for one execution.
 
     Args:
         near, far: the rows that positions of the two ends point into.
@@ -143,7 +142,6 @@ class Hops:
         plain: the adjacency itself, where there is one unfiltered way in memory.
     """
 
-    ctx: Context
     near: Rows
     far: Rows
     size: int
@@ -156,18 +154,18 @@ class Hops:
         """Whether positions fill their range, so that a bitmap over it is worth its memory."""
         return self.size <= self.far.rows
 
-    def edges(self) -> tuple[Rows, ...]:
+    def edges(self, ctx: Context) -> tuple[Rows, ...]:
         """The rows of each way's edges."""
-        return tuple(way.edges() for way in self.ways)
+        return tuple(way.edges(ctx) for way in self.ways)
 
-    def step(self, at: Indices) -> tuple[Longs, Longs]:
+    def step(self, ctx: Context, at: Indices) -> tuple[Longs, Longs]:
         """(index into `at`, far node) of every edge that may be followed; parallel edges may come twice."""
-        found = self.follow(at)
+        found = self.follow(ctx, at)
         return found.owner, found.far
 
-    def follow(self, at: Indices) -> Followed:
+    def follow(self, ctx: Context, at: Indices) -> Followed:
         """Every edge that may be followed, in the order of the nodes asked about."""
-        parts = [self._one(number, at) for number in range(len(self.ways))]
+        parts = [self._one(ctx, number, at) for number in range(len(self.ways))]
         if len(parts) == 1:
             return parts[0]
         whole = Followed(
@@ -178,16 +176,16 @@ class Hops:
         )
         return whole.take(np.argsort(whole.owner, kind="stable"))
 
-    def _one(self, number: int, at: Indices) -> Followed:
+    def _one(self, ctx: Context, number: int, at: Indices) -> Followed:
         links, nodes = self.ways[number].at(at)
         total = int((links.start[nodes + 1] - links.start[nodes]).sum())
-        self.ctx.check_rows(total, "following edges")
+        ctx.check_rows(total, "following edges")
         if total <= BLOCK:
-            return self._block(number, links, nodes)
+            return self._block(ctx, number, links, nodes)
         parts = []
         for low, high in blocks(links, nodes):
-            self.ctx.check()
-            found = self._block(number, links, nodes[low:high])
+            ctx.check()
+            found = self._block(ctx, number, links, nodes[low:high])
             parts.append(Followed(found.owner + low, found.far, found.way, found.edge))
         return Followed(
             np.concatenate([p.owner for p in parts]),
@@ -196,11 +194,11 @@ class Hops:
             np.concatenate([p.edge for p in parts]),
         )
 
-    def _block(self, number: int, links: Links, nodes: Indices) -> Followed:
+    def _block(self, ctx: Context, number: int, links: Links, nodes: Indices) -> Followed:
         owner, slot = neighbours(links, nodes)
         edge = links.edge[slot].astype(np.int64)
         if self.where is not None:
-            rows = self.ways[number].edges()
-            keep = rows_where(self.ctx, rows, "", self.where.test, edge, may_fail=self.where.may_fail)
+            rows = self.ways[number].edges(ctx)
+            keep = rows_where(ctx, rows, "", self.where.test, edge, may_fail=self.where.may_fail)
             owner, slot, edge = owner[keep], slot[keep], edge[keep]
         return Followed(owner, links.neighbour[slot].astype(np.int64), np.full(len(owner), number), edge)

@@ -13,9 +13,24 @@ from omnigraph.read.settings import read_settings
 __all__ = ["Kept", "Sized"]
 
 
+BOUND = 512
+"""Plans that are kept bound."""
+
+
 class Sized(Protocol):
     @property
     def nbytes(self) -> int: ...
+
+
+class Holder(Protocol):
+    """Something small that is made over entries, and holds them.
+
+    Attributes:
+        holds: the keys of the entries.
+    """
+
+    @property
+    def holds(self) -> tuple[Hashable, ...]: ...
 
 
 class Kept:
@@ -29,12 +44,17 @@ class Kept:
         self._limit = limit_bytes
         self._lock = threading.Lock()
         self._entries: OrderedDict[Hashable, Sized] = OrderedDict()
+        self._holders: OrderedDict[Hashable, Holder] = OrderedDict()
+        self._last: Holder | None = None  # the holder used last, if nothing else was used since
+        self.dropped = 0
+        """How many entries have ever gone."""
 
     def get(self, key: Hashable) -> Sized | None:
         with self._lock:
             found = self._entries.get(key)
             if found is not None:
                 self._entries.move_to_end(key)
+                self._last = None
             return found
 
     def add(self, key: Hashable, entry: Sized) -> Sized:
@@ -44,9 +64,35 @@ class Kept:
             self._entries.move_to_end(key)
         return entry
 
+    def holder(self, key: Hashable) -> Holder | None:
+        """What was kept by `hold`; its entries count as used."""
+        found = self._holders.get(key)
+        if found is not self._last and found is not None:
+            with self._lock:
+                if self._holders.get(key) is found:
+                    self._holders.move_to_end(key)
+                    for entry in found.holds:
+                        self._entries.move_to_end(entry)
+                    self._last = found
+        return found
+
+    def hold(self, key: Hashable, holder: Holder, dropped: int) -> None:
+        """Keep a holder until any entry goes; not at all where one has gone since `dropped` was read."""
+        with self._lock:
+            if self.dropped == dropped:
+                self._holders[key] = holder
+                if len(self._holders) > BOUND:
+                    self._holders.popitem(last=False)
+
     def drop(self, key: Hashable) -> None:
         with self._lock:
-            self._entries.pop(key, None)
+            if self._entries.pop(key, None) is not None:
+                self._gone()
+
+    def _gone(self) -> None:
+        self.dropped += 1
+        self._holders.clear()
+        self._last = None
 
     def items(self) -> list[tuple[Hashable, Sized]]:
         """The entries, the one used last at the end."""
@@ -61,6 +107,7 @@ class Kept:
             while total > limit and len(self._entries) > 1:
                 _, dropped = self._entries.popitem(last=False)
                 total -= dropped.nbytes
+                self._gone()
 
     @property
     def nbytes(self) -> int:
@@ -70,3 +117,4 @@ class Kept:
     def clear(self) -> None:
         with self._lock:
             self._entries.clear()
+            self._gone()

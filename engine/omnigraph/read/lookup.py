@@ -51,7 +51,7 @@ class LookedUp:
     far_columns: tuple[str, ...]
     most: int | None
 
-    def edges(self) -> Rows:
+    def edges(self, ctx: Context) -> Rows:
         return self.table
 
     def at(self, nodes: Indices) -> tuple[Links, Indices]:

@@ -13,10 +13,10 @@ from omnigraph.read.adjacency import Links
 from omnigraph.read.datum import Evaluate, Longs
 from omnigraph.read.distinct import begins
 from omnigraph.read.env import rows_where
-from omnigraph.read.frame import Indices
+from omnigraph.read.frame import Context, Indices
 from omnigraph.read.hops import Hops, neighbours
 
-__all__ = ["count_by_group", "far_counts", "merged", "times"]
+__all__ = ["count_by_group", "count_rows", "far_counts", "merged", "times"]
 
 _EXACT = 2.0**53  # up to here sums in floats are exact
 _MOST = 2.0**62
@@ -31,15 +31,22 @@ def times(weight: Longs | None, many: Longs) -> Longs:
     return weight * many
 
 
+def count_rows(length: int, weight: Longs | None) -> int:
+    """The number of rows, those that stand several times counted so often."""
+    if weight is None:
+        return length
+    if float(weight.sum(dtype=np.float64)) > _MOST:
+        raise BadRequest("the query counts more rows than a 64-bit number holds: narrow it", code="overflow")
+    return int(weight.sum())
+
+
 def count_by_group(groups: Longs, count: int, weight: Longs | None) -> Longs:
     """The number of rows of each group."""
     if weight is None:
         return np.bincount(groups, minlength=count)
-    total = float(weight.sum(dtype=np.float64))
-    if total > _MOST:
-        raise BadRequest("the query counts more rows than a 64-bit number holds: narrow it", code="overflow")
+    total = count_rows(len(groups), weight)
     if count == 1:
-        return np.array([weight.sum()], dtype=np.int64)
+        return np.array([total], dtype=np.int64)
     if total < _EXACT:
         return np.bincount(groups, weights=weight, minlength=count).astype(np.int64)
     out = np.zeros(count, dtype=np.int64)
@@ -47,21 +54,21 @@ def count_by_group(groups: Longs, count: int, weight: Longs | None) -> Longs:
     return out
 
 
-def far_counts(hops: Hops, links: Links, at: Indices, target: str, where: Evaluate | None) -> Longs:
+def far_counts(ctx: Context, hops: Hops, links: Links, at: Indices, target: str, where: Evaluate | None) -> Longs:
     """How many different far ends each node has, of those for which `where` is true."""
     start = links.start
     many: Longs = start[at + 1] - start[at]
     if where is None:
         return many
     if int(many.sum()) * 4 > len(links.neighbour):
-        kept = rows_where(hops.ctx, hops.far, target, where, None)
+        kept = rows_where(ctx, hops.far, target, where, None)
         edges = len(links.neighbour)
         kind = np.int32 if edges < 2**31 else np.int64
         running = np.append(kind(0), np.cumsum(kept[links.neighbour], dtype=kind))
         out: Longs = np.subtract(running[start[at + 1]], running[start[at]], dtype=np.int64)
         return out
     owner, slot = neighbours(links, at)
-    kept = rows_where(hops.ctx, hops.far, target, where, links.neighbour[slot])
+    kept = rows_where(ctx, hops.far, target, where, links.neighbour[slot])
     return np.bincount(owner[kept], minlength=len(at))
 
 

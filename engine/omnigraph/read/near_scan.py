@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from omnigraph.query.ir import Call, Column, Limit, Lit, Order, Param, Project, Prop
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame
+from omnigraph.read.memory import Memory, Run
 from omnigraph.read.ranking import Nearest, is_ranking, make_ranking
 from omnigraph.read.scan import ScanStep, pushed_filter
 from omnigraph.read.steps import KeepStep, Step
@@ -78,6 +79,12 @@ class NearScanStep:
                 return Frame(len(at), {var: Binding(rows, at)})
             ask *= _WIDER
         return None
+
+    def bind(self, memory: Memory) -> Run:
+        if self._index(memory.ctx) is None:
+            return self.scan.bind(memory)
+        memory.bound[self.scan.var] = memory.once = None
+        return self.run
 
     def expected(self, rows: float) -> float:
         return rows * self.scan.estimate

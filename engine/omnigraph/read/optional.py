@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from omnigraph.read.frame import Binding, Context, Frame
+from omnigraph.read.memory import Memory, Run
 from omnigraph.read.steps import Step, indented
 from omnigraph.read.submatch import ROW, inside
 
@@ -45,6 +46,11 @@ class OptionalStep:
             at[answered] = bound.at[order[spot[answered]]]
             out = out.bind(name, Binding(bound.rows, at, nullable=True))
         return out
+
+    def bind(self, memory: Memory) -> Run:
+        memory.bound.update(dict.fromkeys(self.binds))
+        memory.once = None
+        return self.run
 
     def expected(self, rows: float) -> float:
         inside = rows

@@ -8,8 +8,9 @@ from __future__ import annotations
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
+from typing import cast
 
 import pyarrow as pa
 
@@ -37,22 +38,25 @@ from omnigraph.query.ir import (
 from omnigraph.read.antijoin import AntiJoinStep
 from omnigraph.read.expand import ExpandStep
 from omnigraph.read.frame import Context, Frame
+from omnigraph.read.limits import UNLIMITED, current
+from omnigraph.read.memory import Finish, Memory, NotInMemory, Run
 from omnigraph.read.near_scan import through_vector_index
 from omnigraph.read.optional import OptionalStep
 from omnigraph.read.pattern import types_of
 from omnigraph.read.planner import Planner
-from omnigraph.read.project import Output, counts_rows, make_output
+from omnigraph.read.project import Output, make_output
 from omnigraph.read.scan import ScanStep
+from omnigraph.read.settings import ReadSettings
 from omnigraph.read.shortest import ShortestStep
 from omnigraph.read.steps import FilterStep, KeepStep, Step, described, run_step
 from omnigraph.read.submatch import ROW
 from omnigraph.read.tables import Readable
 from omnigraph.read.text_scan import through_word_index
 from omnigraph.read.types import entity_properties, entity_type
-from omnigraph.read.walk import aggregates_in, inner_expressions, properties, variables
+from omnigraph.read.walk import aggregates_in, counts_rows, inner_expressions, properties, variables
 from omnigraph.schema.catalog import Catalog
 
-__all__ = ["Plan", "make_plan", "plan"]
+__all__ = ["Plan", "make_plan", "plan", "run"]
 
 _LIGHT = 100_000  # rows whose result isn't weighed beforehand
 
@@ -72,14 +76,27 @@ class Plan:
         for step in self.steps:
             frame = run_step(step, ctx, frame)
         ctx.check()
-        if frame.length > _LIGHT:
-            ctx.check_bytes(self._weight(ctx, frame), "the result")
+        self.check_weight(ctx, frame)
         if ctx.trace is None:
             return self.output.run(ctx, frame)
         begin = time.perf_counter()
         table = self.output.run(ctx, frame)
         ctx.trace.add(self.output, time.perf_counter() - begin, table.num_rows)
         return table
+
+    def bind(self, ctx: Context) -> Bound | None:
+        """The plan over what is in memory of the snapshot of an execution, for all executions there; None where
+        something isn't."""
+        memory = Memory(ctx)
+        try:
+            runs = [step.bind(memory) for step in self.steps]
+        except NotInMemory:
+            return None
+        return Bound(self, tuple(run for run in runs if run is not None), self.output.bind(memory), tuple(memory.holds))
+
+    def check_weight(self, ctx: Context, frame: Frame) -> None:
+        if frame.length > _LIGHT:
+            ctx.check_bytes(self._weight(ctx, frame), "the result")
 
     def _weight(self, ctx: Context, frame: Frame) -> int:
         """About how many bytes the returned columns take."""
@@ -97,6 +114,34 @@ class Plan:
         head, *rest = self.output.describe().splitlines()
         ran = "" if ctx.trace is None else f"  | {ctx.trace.of(self.output)}"
         return "\n".join([*lines, head + ran, *rest])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bound:
+    """A plan bound to a snapshot: a flat list of functions over columns, maps and adjacency in memory.
+
+    Args:
+        holds: the cache's entries these are.
+    """
+
+    plan: Plan
+    steps: tuple[Run, ...]
+    output: Finish
+    holds: tuple[Hashable, ...]
+
+    def run(self, ctx: Context) -> pa.Table:
+        """As `Plan.run`, within the same limits."""
+        frame, most, limits = Frame(1), ctx.settings.max_bytes, current()
+        for step in self.steps:
+            if limits is not UNLIMITED:
+                limits.check()
+            frame = step(ctx, frame)
+            if 8 * frame.length * len(frame.bound) > most:
+                ctx.check_bytes(8 * frame.length * len(frame.bound), "a step")
+        if limits is not UNLIMITED:
+            limits.check()
+        self.plan.check_weight(ctx, frame)
+        return self.output(ctx, frame)
 
 
 def _result_expressions(operators: Iterable[Operator]) -> list[Expr]:
@@ -222,6 +267,39 @@ def _lean(steps: list[Step], last: set[str], *, set_only: bool, counted: bool) -
         if isinstance(step, (ExpandStep, ScanStep, OptionalStep, ShortestStep)):
             out.append(KeepStep(frozenset(alive | {ROW})))
     return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ready:
+    """A bound plan, with the objects by whose identity it is found."""
+
+    query: CompiledQuery
+    state: object
+    settings: ReadSettings
+    bound: Bound
+
+    @property
+    def holds(self) -> tuple[Hashable, ...]:
+        return self.bound.holds
+
+
+def run(compiled: CompiledQuery, ctx: Context) -> pa.Table:
+    """Run a read query: bound, once everything it reads is in memory, and bound once for all that follow.
+
+    A bound plan is kept until anything it holds leaves the cache.
+    """
+    kept, state, settings = ctx.tables.kept, ctx.snapshot.state, ctx.settings
+    key = (id(compiled), id(state), id(settings))
+    ready = kept.holder(key)
+    if ready is None:
+        dropped = kept.dropped
+        made = plan(compiled, ctx.catalog, ctx.snapshot)
+        bound = made.bind(ctx)
+        if bound is None:
+            return made.run(ctx)
+        ready = _Ready(compiled, state, settings, bound)
+        kept.hold(key, ready, dropped)
+    return cast("_Ready", ready).bound.run(ctx)
 
 
 _KEPT: dict[int, tuple[weakref.ref[CompiledQuery], object, Plan]] = {}

@@ -17,13 +17,15 @@ from omnigraph.read.compute import Array, indices, nulls, taken
 from omnigraph.read.datum import Evaluate, Longs, as_array, validity
 from omnigraph.read.env import ColumnEnv, FrameEnv
 from omnigraph.read.expr import Compiler
+from omnigraph.read.finish import gathered, tallied
 from omnigraph.read.frame import Binding, Context, Frame
+from omnigraph.read.memory import Finish, Memory
 from omnigraph.read.order import AskedKey, SortKey, first_rows, likely_key, rows_in_order, sort_key, sorted_rows
 from omnigraph.read.ranking import Ranking, Rrf, is_ranking, make_ranking
 from omnigraph.read.shortest import PATH
 from omnigraph.read.tables import sort_codes
 from omnigraph.read.types import arrow_of, column_type, entity_properties, entity_type
-from omnigraph.read.walk import aggregates_in
+from omnigraph.read.walk import aggregates_in, counts_rows
 from omnigraph.schema.catalog import Catalog, NodeType
 
 __all__ = ["Output", "make_output"]
@@ -80,6 +82,25 @@ class Output:
         if self.keys is None:
             return self._project(ctx, frame, skip, stop)
         return self._aggregate(ctx, frame, self.keys, skip, stop)
+
+    def bind(self, memory: Memory) -> Finish:
+        """`run`; where that is no more than taking cached columns or counting rows, prepared for it."""
+        if self.order or self.fused:
+            return self.run
+        return (self._tallied(memory) if self.keys is not None else self._gathered(memory)) or self.run
+
+    def _gathered(self, memory: Memory) -> Finish | None:
+        """For properties of cached rows as they come."""
+        take = gathered(memory, self.schema, [item.expr for item in self.items])
+        if take is None or self.limit is None:
+            return take
+        return lambda ctx, frame: take(ctx, frame.part(*self._bounds(ctx)))
+
+    def _tallied(self, memory: Memory) -> Finish | None:
+        """For counts of all rows together."""
+        if self.keys or self.limit is not None or self.distinct:
+            return None
+        return tallied(memory, self.schema, [item.expr for item in self.items])
 
     def _bounds(self, ctx: Context) -> tuple[int, int | None]:
         if self.limit is None:
@@ -271,12 +292,6 @@ def _key_codes(key: _Item, env: FrameEnv, frame: Frame) -> tuple[Longs, int]:
             codes, values = bound.rows.dictionary(expr.name)
             return codes[bound.at].astype(np.int64), max(1, len(values))
     return codes_of(as_array(key.evaluate(env), frame.length))
-
-
-def counts_rows(agg: Agg) -> bool:
-    """Whether an aggregate counts rows, whatever stands in them."""
-    rows = agg.arg is None or (isinstance(agg.arg, Var) and not agg.arg.type.nullable)
-    return agg.fn == "count" and not agg.distinct and rows
 
 
 def _identified(ctx: Context, key: _Item, frame: Frame) -> str | None:

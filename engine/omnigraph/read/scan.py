@@ -7,6 +7,7 @@ asked again, the needed columns are cached.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from omnigraph.read.datum import Evaluate
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import REFRESHED
+from omnigraph.read.memory import Memory, Run
 from omnigraph.read.tables import TableData
 from omnigraph.read.value_positions import ByValue, rows_by_value
 from omnigraph.read.walk import conjuncts
@@ -93,7 +95,17 @@ class ScanStep:
     estimate: float
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
-        binding = self._find(ctx)
+        return self._beside(ctx, frame, self._find(ctx))
+
+    def bind(self, memory: Memory) -> Run:
+        table = memory.table(self.table_key, self.needed)
+        memory.once = None if memory.bound else self.var
+        memory.bound[self.var] = table
+        found = self._finder(table)
+        return lambda ctx, frame: self._beside(ctx, frame, Binding(table, found(ctx)))
+
+    def _beside(self, ctx: Context, frame: Frame, binding: Binding) -> Frame:
+        """Every combination of the rows found and those that are bound already."""
         found = len(binding.at)
         if not frame.bound and frame.length == 1 and frame.weight is None:
             return Frame(found, {self.var: binding})
@@ -122,14 +134,23 @@ class ScanStep:
                     at = at[rows_where(ctx, rows, self.var, self.test, at)]
                 return Binding(rows, at)
         table.load(ctx.snapshot, self.needed)
+        return Binding(table, self._finder(table)(ctx))
+
+    def _finder(self, table: TableData) -> Callable[[Context], Indices]:
+        """What finds the rows in a table whose columns are in memory."""
         if self.key is None:
-            return Binding(table, self._matching(ctx, table))
-        value = self._id(ctx)
-        at = table.id_map().all_positions(value) if value is not None else np.zeros(0, dtype=np.int64)
-        test = self.rest if len(at) == 1 else self.test
-        if test is not None and len(at):
-            at = at[rows_where(ctx, table, self.var, test, at)]
-        return Binding(table, at)
+            return lambda ctx: self._matching(ctx, table)
+        positions = table.id_map().all_positions
+
+        def by_key(ctx: Context) -> Indices:
+            value = self._id(ctx)
+            at = positions(value) if value is not None else np.zeros(0, dtype=np.int64)
+            test = self.rest if len(at) == 1 else self.test
+            if test is not None and len(at):
+                at = at[rows_where(ctx, table, self.var, test, at)]
+            return at
+
+        return by_key
 
     def _id(self, ctx: Context) -> str | None:
         value = ctx.params.get(self.key.name) if isinstance(self.key, Param) else self.key and self.key.value

@@ -20,6 +20,7 @@ from omnigraph.read.distinct import once
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import Followed, Hops
+from omnigraph.read.memory import Memory, Run
 from omnigraph.read.met import met_keys
 from omnigraph.read.steps import present
 from omnigraph.read.tables import Rows, sort_codes
@@ -147,7 +148,7 @@ def _pairs_of(owner: Longs, targets: Longs | None, n: int) -> Longs | None:
     return None if targets is None else once(owner * n + targets)
 
 
-def _search(hops: Hops, ids: _Ids, sources: Longs, high: int, wanted: Longs | None) -> _Search:
+def _search(ctx: Context, hops: Hops, ids: _Ids, sources: Longs, high: int, wanted: Longs | None) -> _Search:
     """Breadth first from each source; with `wanted` (source × nodes + node) no farther than the last of those."""
     n = hops.size
     start: Longs = np.arange(len(sources))
@@ -156,9 +157,9 @@ def _search(hops: Hops, ids: _Ids, sources: Longs, high: int, wanted: Longs | No
     first = start * n + sources
     met = met_keys(hops, len(sources), first)
     for distance in range(1, high + 1):
-        hops.ctx.check()
+        ctx.check()
         last = levels[-1]
-        found = hops.follow(last.node)
+        found = hops.follow(ctx, last.node)
         key = last.owner[found.owner] * n + found.far
         if distance == 1:
             own = np.flatnonzero(found.far == sources[found.owner])
@@ -230,13 +231,13 @@ class ShortestStep:
         if frame.length == 0:
             return self._bind(frame, _NONE, _NONE, ctx.partial(self.walk.far), Binding(_together([]), _NONE))
         target = self.target if self.bound else None
-        return self.walk.run(ctx, frame, self.source, target, lambda hops, at, to: self._follow(frame, hops, at, to))
+        return self.walk.run(ctx, frame, self.source, target, lambda *opened: self._follow(ctx, frame, *opened))
 
-    def _follow(self, frame: Frame, hops: Hops, at: Indices, to: Indices | None) -> Frame:
-        ctx, n = hops.ctx, hops.size
+    def _follow(self, ctx: Context, frame: Frame, hops: Hops, at: Indices, to: Indices | None) -> Frame:
+        n = hops.size
         distinct, back = np.unique(at, return_inverse=True)
         size = max(1, ctx.settings.bitmap_bytes // max(1, n)) if hops.dense else len(distinct)
-        ids = _Ids(hops.far, hops.edges())
+        ids = _Ids(hops.far, hops.edges(ctx))
         rows, paths, nodes, parts = [_NONE], [_NONE], [_NONE], []
         made = 0
         for begin in range(0, len(distinct), size):
@@ -244,7 +245,7 @@ class ShortestStep:
             asked = np.flatnonzero((back >= begin) & (back < begin + size))
             owner = back[asked] - begin
             targets = None if to is None else to[asked].astype(np.int64)
-            search = _search(hops, ids, sources, self.walk.high, _pairs_of(owner, targets, n))
+            search = _search(ctx, hops, ids, sources, self.walk.high, _pairs_of(owner, targets, n))
             found = search.found(self.walk.low)
             if self.where is not None and to is None:
                 found = found.take(rows_where(ctx, hops.far, self.target, self.where, found.node))
@@ -263,6 +264,12 @@ class ShortestStep:
         if not self.bound:
             out = out.bind(self.target, Binding(far, nodes))
         return out.bind(self.path, path)
+
+    def bind(self, memory: Memory) -> Run:
+        memory.bound[self.path] = memory.once = None
+        if not self.bound:
+            memory.bound[self.target] = None
+        return self.run
 
     def expected(self, rows: float) -> float:
         return rows * self.estimate

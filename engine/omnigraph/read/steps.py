@@ -11,6 +11,7 @@ import numpy as np
 from omnigraph.read.datum import Evaluate, as_mask
 from omnigraph.read.env import FrameEnv
 from omnigraph.read.frame import Context, Frame, Indices
+from omnigraph.read.memory import Memory, Run
 from omnigraph.read.trace import counted
 
 __all__ = ["FilterStep", "KeepStep", "Step", "described", "indented", "present", "run_step"]
@@ -20,6 +21,14 @@ class Step(Protocol):
     """One step of a plan: a frame in, a frame out."""
 
     def run(self, ctx: Context, frame: Frame) -> Frame: ...
+
+    def bind(self, memory: Memory) -> Run | None:
+        """The same for a snapshot that has all it needs in memory; None if there is nothing to do.
+
+        Raises:
+            NotInMemory: it hasn't.
+        """
+        ...
 
     def expected(self, rows: float) -> float:
         """Rows out, of so many rows in."""
@@ -58,6 +67,9 @@ class FilterStep:
             return frame
         return frame.take(as_mask(self.test(FrameEnv(ctx, frame)), frame.length))
 
+    def bind(self, memory: Memory) -> Run:
+        return self.run
+
     def expected(self, rows: float) -> float:
         return rows * self.share
 
@@ -74,6 +86,12 @@ class KeepStep:
 
     def run(self, ctx: Context, frame: Frame) -> Frame:
         return frame.keep(self.names)
+
+    def bind(self, memory: Memory) -> Run | None:
+        if self.names.issuperset(memory.bound):
+            return None
+        memory.keep(self.names)
+        return self.run
 
     def expected(self, rows: float) -> float:
         return rows

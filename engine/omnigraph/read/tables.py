@@ -30,6 +30,7 @@ from omnigraph.read.numbering import Numbering, RowIds
 from omnigraph.storage.types import TableRef
 
 if TYPE_CHECKING:
+    from omnigraph.schema.catalog import Catalog
     from omnigraph.storage.delta import RowChanges
 
 __all__ = ["ROW_ID", "TABLES", "Readable", "Rows", "TableCache", "TableData", "list_keys", "one_array", "sort_codes"]
@@ -46,6 +47,14 @@ ROW_ID = "_rowid"
 
 class Readable(Protocol):
     """What reads need of a storage snapshot."""
+
+    @property
+    def state(self) -> object:
+        """What it shows: the same object for snapshots that show the same."""
+        ...
+
+    @property
+    def catalog(self) -> Catalog: ...
 
     @property
     def tables(self) -> Mapping[str, TableRef]: ...
@@ -447,14 +456,18 @@ class TableCache:
 
     def get(self, snapshot: Readable, table_key: str) -> TableData:
         """The (perhaps still empty) entry of this table at the snapshot's version."""
-        key = snapshot.fingerprint(table_key)
-        found = self.kept.get(("table", key))
+        key = self.key(snapshot, table_key)
+        found = self.kept.get(key)
         if found is None:
-            ref = snapshot.tables[table_key]
+            ref, state = snapshot.tables[table_key], key[1]
             with self._lock:
-                made = TableData(ref, key, self, self._numberings.get(key), self._earlier(key, ref))
-                found = self.kept.add(("table", key), made)
+                made = TableData(ref, state, self, self._numberings.get(state), self._earlier(state, ref))
+                found = self.kept.add(key, made)
         return cast("TableData", found)
+
+    def key(self, snapshot: Readable, table_key: str) -> tuple[str, tuple[Any, ...]]:
+        """What a table is kept by."""
+        return ("table", snapshot.fingerprint(table_key))
 
     def _earlier(self, key: tuple[Any, ...], ref: TableRef) -> list[TableData]:
         """The versions in memory that this one has most likely grown from: its own branch's first, newest first."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from omnigraph.query.ir import Call, Column, Lit, Order, Param, Project, Prop
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Counted, Frame
+from omnigraph.read.memory import Memory, Run
 from omnigraph.read.postings import TextIndex
 from omnigraph.read.scan import ScanStep
 from omnigraph.read.steps import KeepStep, Step
@@ -41,6 +42,13 @@ class TextScanStep:
     def run(self, ctx: Context, frame: Frame) -> Frame:
         found = self._found(ctx)
         return self.scan.run(ctx, frame) if found is None else found
+
+    def bind(self, memory: Memory) -> Run:
+        table = memory.table(self.scan.table_key, self.scan.needed)
+        if isinstance(table.kept("words", self.prop.name), TextIndex):
+            return self.scan.bind(memory)
+        memory.bound[self.scan.var] = memory.once = None
+        return self.run
 
     def _words(self, ctx: Context, *, count: bool) -> tuple[str, ...] | None:
         """The words to ask the index about; None where it isn't to be asked.

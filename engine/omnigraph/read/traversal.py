@@ -20,11 +20,12 @@ from omnigraph.read.distinct import once
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import REFRESHED, HopFilter, Hops, HopWay, Neighbours, Stored
 from omnigraph.read.lookup import FAR, LookedUp, Outgrown
+from omnigraph.read.memory import Memory, NotInMemory
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.tables import Rows, TableData
 from omnigraph.read.whole import Scanned
 
-__all__ = ["Traversal", "Work"]
+__all__ = ["Traversal", "Work", "within"]
 
 Result = TypeVar("Result")
 Work = Callable[[Hops, Indices, Indices | None], Result]
@@ -70,9 +71,6 @@ class Traversal:
         """
         near = frame.bound[source]
         far = None if target is None else frame.bound[target]
-        if ctx.settings.traversal_mode in ("", "csr") and (links := self._kept(ctx)) is not None:
-            self._note(ctx, "csr")
-            return self._through(ctx, near, far, links, work)
         mode = self.mode(ctx, near, count=True)
         if mode != "csr":
             try:
@@ -103,29 +101,24 @@ class Traversal:
 
     def _stored(self, ctx: Context, near: Binding, far: Binding | None, work: Work[Result]) -> Result:
         links = [ctx.adjacency.get(ctx.snapshot, w.edge, *w.ends).links(w.direction) for w in self.ways]
-        return self._through(ctx, near, far, links, work)
-
-    def _kept(self, ctx: Context) -> list[Links] | None:
-        """The adjacency of every way, if all of it is in memory."""
-        out = []
-        for way in self.ways:
-            found = ctx.adjacency.find(ctx.snapshot, way.edge, *way.ends)
-            if found is None:
-                return None
-            out.append(found.links(way.direction))
-        return out
-
-    def _through(
-        self, ctx: Context, near: Binding, far: Binding | None, links: list[Links], work: Work[Result]
-    ) -> Result:
         far_rows = ctx.tables.get(ctx.snapshot, self.far).load(ctx.snapshot, (*self.far_columns, "id"))
-        same = self.near == self.far
-        near_rows = far_rows if same else ctx.tables.get(ctx.snapshot, self.near).load(ctx.snapshot, ("id",))
+        near_rows = ctx.tables.get(ctx.snapshot, self.near).load(ctx.snapshot, ("id",))
+        hops = self._opened(near_rows, far_rows, links)
+        return work(hops, within(near, near_rows), None if far is None else within(far, far_rows))
+
+    def bind(self, memory: Memory) -> Hops:
+        """Opened through adjacency, for all that read the snapshot. Raises NotInMemory."""
+        if memory.ctx.settings.traversal_mode not in ("", "csr"):
+            raise NotInMemory
+        links = [memory.links(way) for way in self.ways]
+        near_rows, far_rows = memory.table(self.near, ("id",)), memory.table(self.far, (*self.far_columns, "id"))
+        return self._opened(near_rows, far_rows, links)
+
+    def _opened(self, near: Rows, far: Rows, links: list[Links]) -> Hops:
         columns = (*self.edge_columns, *(self.where.columns if self.where else ()))
-        ways = tuple(Stored(ctx, way, found, columns) for way, found in zip(self.ways, links, strict=True))
+        ways = tuple(Stored(way, found, columns) for way, found in zip(self.ways, links, strict=True))
         plain = links[0] if len(links) == 1 and self.where is None else None
-        hops = Hops(ctx, near_rows, far_rows, far_rows.rows, ways, self.where, plain)
-        return work(hops, _within(near, near_rows), None if far is None else _within(far, far_rows))
+        return Hops(near, far, far.rows, ways, self.where, plain)
 
     def _looked_up(self, ctx: Context, near: Binding, far: Binding | None, work: Work[Result]) -> Result:
         far_rows = self._far_rows(ctx, far)
@@ -139,8 +132,8 @@ class Traversal:
             else LookedUp(ctx, way, near_rows, far_rows, ctx.partial(way.edge), columns, far_columns, most)
             for way in self.ways
         )
-        hops = Hops(ctx, near_rows, far_rows, FAR, ways, self.where, None)
-        return work(hops, _within(near, near_rows), None if far is None else _within(far, far_rows))
+        hops = Hops(near_rows, far_rows, FAR, ways, self.where, None)
+        return work(hops, within(near, near_rows), None if far is None else within(far, far_rows))
 
     def _far_rows(self, ctx: Context, far: Binding | None) -> Rows:
         """Where far ends are found: in the cached table if it has what is read of them, else among the rows read."""
@@ -215,7 +208,7 @@ class Traversal:
         return sum(max(0, rows - ctx.snapshot.indexed_rows(way.edge, column)) for column in columns)
 
 
-def _within(bound: Binding, rows: Rows) -> Indices:
+def within(bound: Binding, rows: Rows) -> Indices:
     """The positions of a binding's rows among other rows of its table."""
     if bound.rows is rows:
         return bound.at

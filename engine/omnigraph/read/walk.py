@@ -23,6 +23,7 @@ from omnigraph.query.ir import (
 __all__ = [
     "aggregates_in",
     "conjuncts",
+    "counts_rows",
     "has_block",
     "inner_expressions",
     "may_fail",
@@ -130,3 +131,9 @@ def may_fail(expr: Expr) -> bool:
 def aggregates_in(expr: Expr) -> list[Agg]:
     """The aggregates of an expression, left to right."""
     return [e for e in parts_of(expr) if isinstance(e, Agg)]
+
+
+def counts_rows(agg: Agg) -> bool:
+    """Whether an aggregate counts rows, whatever stands in them."""
+    rows = agg.arg is None or (isinstance(agg.arg, Var) and not agg.arg.type.nullable)
+    return agg.fn == "count" and not agg.distinct and rows

@@ -43,7 +43,7 @@ class Scanned:
     columns: tuple[str, ...]
     far_columns: tuple[str, ...]
 
-    def edges(self) -> Rows:
+    def edges(self, ctx: Context) -> Rows:
         return self.table
 
     def at(self, nodes: Indices) -> tuple[Links, Indices]:

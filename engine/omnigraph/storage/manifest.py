@@ -17,9 +17,9 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Internal, NotFound
 from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, migrate
-from omnigraph.storage.layout import MANIFEST, is_branch_path, lance_branch, table_path
+from omnigraph.storage.layout import MAIN, MANIFEST, is_branch_path, lance_branch, table_path
 from omnigraph.storage.lineage import LISTINGS, branch_names, parent_of, ref_file
-from omnigraph.storage.store import Store
+from omnigraph.storage.store import Identity, Place, Store
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
@@ -66,7 +66,7 @@ class ManifestState:
     tables: Mapping[str, TableRef]
     locations: Mapping[str, str]  # of every table ever registered here, tombstoned ones too
     head: CommitInfo
-    fingerprints: dict[str, tuple[Any, ...]] = field(default_factory=dict, init=False, repr=False, compare=False)
+    memo: dict[tuple[str, str], Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
 
 def pin_of(ref: TableRef | None) -> Pin | None:
@@ -254,12 +254,13 @@ class _Known:
     A graph may be removed and made anew at its place, or put back from a copy, while it is open here.
 
     Args:
-        file: the file of the state's version (`Store.identity`); None on object stores.
+        place, file: where the state's version lies and which file that is; None on object stores.
         rows: the data file that its version added last.
     """
 
     state: ManifestState
-    file: tuple[int, int] | None
+    place: Place | None
+    file: Identity | None
     rows: str
 
 
@@ -288,26 +289,22 @@ class Manifest:
 
     def _known(self, branch: str) -> _Known | None:
         """The branch's newest state, where it is at hand and one look tells that nothing followed."""
-        with self._lock:
-            known = self._newest.get(branch)
-        if known is None or not self._is_branch(branch):
+        known = self._newest.get(branch)
+        if known is not None and branch != MAIN:
+            known = self._newest.get(branch) if self._is_branch(branch) else None  # forgotten, if it was made anew
+        if known is None or known.place is None or self.store.newest(known.place) != known.file:
             return None
-        with self._lock:  # forgotten, if the branch was made anew
-            known = self._newest.get(branch)
-        if known is None or not self.store.stands(MANIFEST, branch, known.state.version):
-            return None
-        return known if self._stands(known) else None
+        return known
 
     def _stands(self, known: _Known) -> bool:
         """Whether its version is there as it was read; False where nothing tells, on object stores."""
-        at = (MANIFEST, known.state.branch, known.state.version)
-        return known.file is not None and known.file == self.store.identity(*at)
+        return known.place is not None and known.file == self.store.identity(known.place)
 
     def _follows(self, known: _Known, branch: str, dataset: lance.LanceDataset) -> bool:
         """Whether the handle's version is the known one, or has grown from it."""
         if known.state.version > int(dataset.version):
             return False
-        if known.file is not None:
+        if known.place is not None:
             return self._stands(known)
         # Stores have no such sign that costs no request. A compaction takes this one away: then all is read again.
         return known.rows in {file.path for fragment in dataset.get_fragments() for file in fragment.data_files()}
@@ -397,7 +394,9 @@ class Manifest:
     def learn(self, state: ManifestState, dataset: lance.LanceDataset) -> None:
         """Take note of a state just read or published; the handle stands at its version."""
         newest = max(dataset.get_fragments(), key=lambda fragment: fragment.fragment_id)
-        made = _Known(state, self.store.identity(MANIFEST, state.branch, state.version), newest.data_files()[0].path)
+        place = self.store.place(MANIFEST, state.branch, state.version)
+        file = None if place is None else self.store.identity(place)
+        made = _Known(state, None if file is None else place, file, newest.data_files()[0].path)
         with self._lock:
             known = self._newest.get(state.branch)
             # A thread that read a little earlier may come a little later.

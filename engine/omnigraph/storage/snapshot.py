@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import lance
@@ -34,6 +34,8 @@ from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
 __all__ = ["Snapshot"]
+
+_CATALOG = ("catalog", "")
 
 
 class Snapshot:
@@ -67,8 +69,14 @@ class Snapshot:
     def schema_hash(self) -> str:
         return self.state.head.schema_hash or self.catalog.hash
 
-    @cached_property
+    @property
     def catalog(self) -> Catalog:
+        found: Catalog | None = self.state.memo.get(_CATALOG)
+        if found is None:
+            found = self.state.memo[_CATALOG] = self._catalog()
+        return found
+
+    def _catalog(self) -> Catalog:
         if self.state.head.schema_hash is None:
             from omnigraph.storage.origin import catalog_of
 
@@ -95,11 +103,12 @@ class Snapshot:
 
     def fingerprint(self, table_key: str) -> tuple[Any, ...]:
         """Hashable identity of the content: equal fingerprints, equal rows. It begins with where the table is."""
-        found = self.state.fingerprints.get(table_key)
+        key = ("fingerprint", table_key)
+        found: tuple[Any, ...] | None = self.state.memo.get(key)
         if found is None:
             ref = self.ref(table_key)
             place = f"{self._engine.store.root.uri}/{ref.location}"  # other makers' graphs have no stamp to differ in
-            found = self.state.fingerprints[table_key] = (place, ref.branch, ref.version, ref.stamp)
+            found = self.state.memo[key] = (place, ref.branch, ref.version, ref.stamp)
         return found
 
     def dataset(self, table_key: str) -> lance.LanceDataset:

@@ -6,6 +6,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any
 
 import lance
@@ -19,13 +20,27 @@ from omnigraph.storage.translate import is_missing, lance_errors
 from omnigraph.storage.types import TableRef
 from omnigraph.storage.uri import Root
 
-__all__ = ["HANDLES_KEPT", "Store", "create_dataset"]
+__all__ = ["HANDLES_KEPT", "Identity", "Place", "Store", "create_dataset"]
 
 HANDLES_KEPT = 256
 """Pinned table handles kept open per root."""
 
 _AT_ONCE_NS = 1_000_000_000
 """How soon after a version its folder may change without anything else having happened."""
+
+
+Identity = tuple[int, int]
+"""Which file holds a version: another one, if the folder was removed and made anew, or put back from a copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where one version of a lineage lies in a folder, and where the next one would; worth keeping, to look again."""
+
+    version: int
+    folder: str
+    file: str
+    successor: str
 
 
 class Store:
@@ -81,44 +96,48 @@ class Store:
         with lance_errors(f"opening {location} at version {version}"):
             return self._open(location, branch, version)
 
+    def place(self, location: str, branch: str | None, version: int) -> Place | None:
+        """Where a version lies; None on object stores, where a look is a request and nothing tells files apart."""
+        if not isinstance(self.files, LocalFiles):
+            return None
+        folder = os.path.join(self.path(location, branch), "_versions")
+        return Place(version, folder, _manifest(folder, version), _manifest(folder, version + 1))
+
     def stands(self, location: str, branch: str | None, version: int) -> bool:
-        """Whether this version is known to be a lineage's newest; False: it isn't, or one look can't tell (stores).
+        """Whether this version is known to be a lineage's newest; False: it isn't, or one look can't tell (stores)."""
+        place = self.place(location, branch, version)
+        return place is not None and self.newest(place) is not None
+
+    def newest(self, place: Place) -> Identity | None:
+        """Which file holds the version, if it is known to be the lineage's newest.
 
         Versions are made without a gap, so the newest is the one whose successor has no file: a look at a few names,
         where a listing takes longer the more versions there are. Only cleanup makes gaps: it may take the successor
         away and leave this version, which a branch or a tag holds. Then the folder has changed since this version came,
         and a listing tells, once for each such change.
         """
-        if not isinstance(self.files, LocalFiles):
-            return False
-        versions = os.path.join(self.path(location, branch), "_versions")
         try:
-            changed = os.stat(versions).st_mtime_ns  # before all other looks
-            came = os.stat(_manifest(versions, version)).st_mtime_ns
+            changed = os.stat(place.folder).st_mtime_ns  # before all other looks
+            seen = os.stat(place.file)
         except OSError:
-            return False
-        if os.path.exists(_manifest(versions, version + 1)):
-            return False
-        if changed - came < _AT_ONCE_NS or self._listed.get(versions) == (version, changed):
-            return True
-        names = [name for name in os.listdir(versions) if name.endswith(".manifest")]
-        if min(names) != os.path.basename(_manifest(versions, version)):
-            return False
-        with self._lock:
-            if len(self._listed) >= HANDLES_KEPT:
-                self._listed.clear()
-            self._listed[versions] = (version, changed)
-        return True
-
-    def identity(self, location: str, branch: str | None, version: int) -> tuple[int, int] | None:
-        """Which file holds a version: another one, if the folder was removed and made anew, or put back from a copy.
-
-        None where there is no such version, and on object stores.
-        """
-        if not isinstance(self.files, LocalFiles):
             return None
+        came = seen.st_mtime_ns
+        if os.access(place.successor, os.F_OK):
+            return None
+        if changed - came >= _AT_ONCE_NS and self._listed.get(place.folder) != (place.version, changed):
+            names = [name for name in os.listdir(place.folder) if name.endswith(".manifest")]
+            if min(names) != os.path.basename(place.file):
+                return None
+            with self._lock:
+                if len(self._listed) >= HANDLES_KEPT:
+                    self._listed.clear()
+                self._listed[place.folder] = (place.version, changed)
+        return seen.st_ino, came
+
+    def identity(self, place: Place) -> Identity | None:
+        """Which file holds the version; None where there is none."""
         try:
-            seen = os.stat(_manifest(os.path.join(self.path(location, branch), "_versions"), version))
+            seen = os.stat(place.file)
         except OSError:
             return None
         return seen.st_ino, seen.st_mtime_ns

@@ -30,6 +30,10 @@ class MemorySnapshot:
     scans: list[tuple[str, tuple[str, ...], Any]] = field(default_factory=list)
 
     @property
+    def state(self) -> object:
+        return self
+
+    @property
     def tables(self) -> dict[str, TableRef]:
         return {k: TableRef(k, k, None, 1, t.num_rows) for k, t in self.data.items()}
 

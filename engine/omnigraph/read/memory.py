@@ -1,0 +1,68 @@
+"""Binding a plan to a snapshot: what its steps need is looked up once, and each becomes a function of the execution and
+the rows so far. That takes everything to be in memory; where it isn't yet, the plan runs unbound, and brings it there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeAlias
+
+import pyarrow as pa
+
+from omnigraph.read.adjacency import Adjacency, Links
+from omnigraph.read.frame import Context, Frame
+from omnigraph.read.hops import HopWay
+from omnigraph.read.kept import Sized
+from omnigraph.read.tables import Rows, TableData
+
+__all__ = ["Finish", "Memory", "NotInMemory", "Run"]
+
+Run: TypeAlias = Callable[[Context, Frame], Frame]
+"""A step that is bound."""
+
+Finish: TypeAlias = Callable[[Context, Frame], pa.Table]
+"""An output that is bound."""
+
+
+class NotInMemory(Exception):  # no error: the plan runs unbound
+    """Something that a plan reads isn't in memory as a whole."""
+
+
+class Memory:
+    """What of a snapshot is in memory.
+
+    Attributes:
+        ctx: an execution on the snapshot; only what all of them share may be taken from it.
+        bound: the variables that the steps bound so far have bound, and the cached table each points into; None where
+            only a run tells.
+        once: the variable whose rows each stand once in the frame, if that is certain.
+        holds: the entries of the cache that what was asked for is made of.
+    """
+
+    def __init__(self, ctx: Context) -> None:
+        self.ctx = ctx
+        self.bound: dict[str, Rows | None] = {}
+        self.once: str | None = None
+        self.holds: list[Hashable] = []
+
+    def table(self, table_key: str, columns: Iterable[str]) -> TableData:
+        """A cached table. Raises NotInMemory unless all the columns are there."""
+        found = self._kept(self.ctx.tables.key(self.ctx.snapshot, table_key))
+        if not isinstance(found, TableData) or not found.has(columns):
+            raise NotInMemory
+        return found
+
+    def links(self, way: HopWay) -> Links:
+        """The adjacency of a way. Raises NotInMemory."""
+        found = self._kept(self.ctx.adjacency.key(self.ctx.snapshot, way.edge, *way.ends))
+        if not isinstance(found, Adjacency):
+            raise NotInMemory
+        return found.links(way.direction)
+
+    def _kept(self, key: Hashable) -> Sized | None:
+        self.holds.append(key)
+        return self.ctx.tables.kept.get(key)
+
+    def keep(self, names: Iterable[str]) -> None:
+        """Forget variables that a step drops."""
+        self.bound = {name: rows for name, rows in self.bound.items() if name in names}
