@@ -32,7 +32,7 @@ class Clauses(Expressions):
         open_ended = not a  # nothing says which way it is read, so it is read along its direction
         a = a or self.new_node(near)
         known = [n for n in nodes if self.types[n] == f"node:{far}"]
-        b = self.pick(known) if known and not new and self.often(3) else self.new_node(far)
+        b = self.pick(known) if known and not new and self.often(2) else self.new_node(far)
         if b not in nodes and self.often(8):
             self.types.pop(b)
             b = self.fresh("_")
@@ -56,7 +56,7 @@ class Clauses(Expressions):
             written, ways = f"<{edge.word}>", [(edge.name, "both")]
         turned = not same and not open_ended and self.often(4)
         out = Walk(a, b, (near, far), ways, written)
-        kind = self.pick(["plain", "plain", "hops", "edge", "path"])
+        kind = self.pick(["plain", "hops", "hops", "edge", "path"])
         if kind == "edge":
             out.var = self.fresh("e")
             if len(ways) == 1:
@@ -67,7 +67,7 @@ class Clauses(Expressions):
         if same and kind == "path":
             out.path = self.fresh("path")
         common = [p for p in test_over[0].props.values() if all(e.props.get(p.name) == p for e in test_over)]
-        if common and self.often(4):
+        if common and self.often(6):
             out.test = self.hop_test(self.pick(common))
         if turned:  # `$f works $p` where people work for firms
             out.a, out.b, out.types = b, a, (far, near)
@@ -93,13 +93,12 @@ class Clauses(Expressions):
     def bind(self, type_: str, var: str) -> Bind:
         out = Bind(var, type_)
         parts = []
-        for _ in range(self.often(4) + self.often(4)):
-            usable = [p for p in self.schema.nodes[type_].props.values() if kind_of(p) not in ("vector", "float")]
-            p = (
-                self.pick([q for q in usable if q.name in self.schema.nodes[type_].key] or usable)
-                if self.often(2)
-                else self.pick(usable)
-            )
+        entity = self.schema.nodes[type_]
+        usable = [p for p in entity.props.values() if kind_of(p) not in ("vector", "float")]
+        picked = [entity.props[k] for k in entity.key] if entity.key and self.often(5) else []
+        if self.often(2 if picked else 5):  # beside a key, which finds its row by itself
+            picked.append(self.pick(usable))
+        for p in picked:
             pool = POOLS["text" if p.text else p.type.strip("[]")]
             value = self.pick(pool)
             kind = KIND[p.type.strip("[]")]
@@ -157,9 +156,9 @@ class Clauses(Expressions):
             out.walks.append(self.walk(list(self.types), new=False))
         plain = list(self.types)
         loose: set[str] = set()
-        for _ in range(self.pick([0, 0, 0, 1, 1, 2])):
+        for _ in range(self.pick([0, 0, 0, 0, 1, 1, 2])):
             out.tests.append(self.condition(plain, 2))
-        if plain and self.often(3):
+        if plain and self.often(5):
             block = self.block(plain, 1, alone=True)
             if block.reads() & set(plain):
                 out.nots.append(block)

@@ -29,7 +29,9 @@ LITERALS: dict[str, list[Any]] = {
     "date": [DAY, DAY + dt.timedelta(1), dt.date(1969, 12, 31)], "time": [MOMENT, MOMENT + dt.timedelta(days=3)],
     "text": ["", "a", "b", "ab", "é", "A%", "o'x", " ", "12", "zebra"],
 }  # fmt: skip
-SEARCHES = ["fox red", "RED fox", "fux", "", "blue", "red fóx", "strasse", "狐 红", "a fox"]
+SEARCHES = [
+    "fox red", "RED fox", "fux", "blue", "red fóx", "strasse", "狐 红", "a fox", "wolf", "red", "café wolf", "",
+]  # fmt: skip
 SCALARS = ["int", "int", "text", "float", "bool", "date", "time", "unsigned", "enum"]
 
 

@@ -33,7 +33,19 @@ POOLS: dict[str, list[Any]] = {
     "DateTime": [MOMENT, MOMENT + dt.timedelta(milliseconds=1), MOMENT + dt.timedelta(days=40, hours=9)],
     "String": ["", "a", "b", "ab", "é", "A%", "x y", "o'x", "12", "zebra", " a "],
     "enum(x, y, z-1)": ["x", "y", "z-1"],
-    "text": ["Red fox", "red, RED fóx!", "a fox is red", "", "blue", "fux box", "STRASSE straße", "红 fox"],
+    "text": [
+        "Red fox",
+        "red, RED fóx!",
+        "a fox is red",
+        "",
+        "blue fox",
+        "fux box, blue box",
+        "STRASSE straße",
+        "红 fox",
+        "lone wolf",
+        "İ grey wolf",
+        "cafe\u0301 wolf, red",
+    ],
     "Vector(3)": VECTORS,
 }
 
@@ -156,6 +168,8 @@ class _Maker:
     def node(self, kind: NodeT, serial: int) -> Row:
         rng = random.Random(f"{self.seed} {kind.name} {serial}")
         row = {p.name: p.value(rng) for p in kind.props.values()}
+        if kind.key:
+            row[kind.key[0]] = _numbered(row[kind.key[0]], serial // 9)
         if not kind.key:
             row["id"] = f"{'zmb'[serial % 3]}{serial}"
         elif len(kind.key) == 1:
@@ -175,6 +189,13 @@ class _Maker:
         dst = src if near == far and rng.randrange(5) == 0 else other  # loops among them
         row = {p.name: p.value(rng) for p in kind.props.values()}
         return row | {"id": f"{kind.name}-{'cab'[serial % 3]}{serial}", "src": src, "dst": dst}
+
+
+def _numbered(value: Any, number: int) -> Any:
+    """Another value for another number; itself for 0."""
+    if isinstance(value, str):
+        return value + str(number) if number else value
+    return value + (dt.timedelta(1000 * number) if isinstance(value, dt.date) else number * 10)
 
 
 def start(schema: Schema, seed: int, sizes: list[int]) -> Graph:

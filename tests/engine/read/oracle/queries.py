@@ -45,9 +45,9 @@ class Drawing(Clauses):
             )
         self.order(query, names, ranked)
         if ranked is not None or self.often(3):
-            query.limit, query.shown_limit = self.count("limit", self.number(0, 6))
+            query.limit, query.shown_limit = self.count("limit", self.pick([1, 2, 1, 2, 3, 5, 0]))
         if self.often(4):
-            query.skip, text = self.count("skip", self.number(0, 3))
+            query.skip, text = self.count("skip", self.pick([1, 1, 2, 0, 3]))
             query.shown_limit += f" {text}"
         query.params = self.params
         return query

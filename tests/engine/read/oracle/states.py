@@ -26,12 +26,12 @@ STEPS = (
 
 @dataclass(frozen=True)
 class State:
-    """`asked_before` says whether earlier states were asked in this process, so that something of them is kept."""
+    """`warm` says whether something of earlier states may be kept in this process."""
 
     name: str
     snapshot: Snapshot
     graph: Graph
-    asked_before: bool
+    warm: bool
 
 
 def table_of(schema: pa.Schema, rows: list[Row]) -> pa.Table:
@@ -77,7 +77,7 @@ def states(
     opened = Opened(repository)
     rows = {k: list(v.values()) for k, v in graph.items()}
     commit(repository, catalog, "main", Change(rows, {}, {}))
-    yield State("new", repository.snapshot(), graph, asked_before=False)
+    yield State("new", repository.snapshot(), graph, warm=False)
     here = {"main": graph}
     for number, (step, happens) in enumerate(zip(STEPS, kept, strict=True)):
         branch = "draft" if "branch" in step else "main"
@@ -94,9 +94,9 @@ def states(
             opened.optimize(branch=branch)
         else:
             opened.ensure_indices(branch=branch)
-        yield State(name, repository.snapshot(branch), here[branch], asked_before=True)
+        yield State(name, repository.snapshot(branch), here[branch], warm=True)
         if step.startswith(("optimize", "index")):
             again = Repository.open(str(folder))
-            yield State(f"{name}, opened anew", again.snapshot(branch), here[branch], asked_before=False)
+            yield State(f"{name}, opened anew", again.snapshot(branch), here[branch], warm=False)
     for branch, last in here.items():
-        yield State(f"{branch} at the end", repository.snapshot(branch), last, asked_before=True)
+        yield State(f"{branch} at the end", repository.snapshot(branch), last, warm=True)
