@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from pathlib import Path
@@ -184,16 +185,22 @@ def export(
     lines = opened.export(branch=branch, at=parse_at(at), types=types)
     if output is None:
         for line in lines:
-            sys.stdout.write(line if line.endswith("\n") else f"{line}\n")
+            sys.stdout.write(f"{line}\n")
         return
     # Beside the target and then renamed, so that a half-written export never has the final name.
     partial = output.with_name(f"{output.name}.part")
     count = 0
-    with partial.open("w", encoding="utf-8") as file:
-        for line in lines:
-            file.write(line if line.endswith("\n") else f"{line}\n")
-            count += 1
-    partial.replace(output)
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            for line in lines:
+                file.write(f"{line}\n")
+                count += 1
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(output)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
     out.note(f"wrote {count:,} records to {output}")
 
 

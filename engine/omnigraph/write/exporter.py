@@ -10,16 +10,18 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.read.compute import Array, Scalar, pc
 from omnigraph.schema.catalog import NUMBERS, Catalog, EdgeType, NodeType, Type
 from omnigraph.storage import Snapshot
-from omnigraph.storage.blobs import portions
+from omnigraph.storage.blobs import PIECE_BYTES, portions
 from omnigraph.write.blobs import PREFIX, blob_names
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.keys import json_string, render_part
+from omnigraph.write.ndjson import LINE_MAX_BYTES
 from omnigraph.write.rows import key_parts
 
 __all__ = ["export"]
@@ -33,6 +35,7 @@ def export(snapshot: Snapshot, types: Iterable[str] | None = None) -> Iterator[s
 
     Raises:
         NotFound: a name is no declared type.
+        BadRequest: a record is longer than a load would read, or holds what JSON can't write.
     """
     catalog = snapshot.catalog
     chosen = list(catalog.by_table_key.values())
@@ -46,16 +49,42 @@ def export(snapshot: Snapshot, types: Iterable[str] | None = None) -> Iterator[s
         blobs = blob_names(entity)
         columns = [*snapshot.schema(entity.table_key).names, "_rowid"] if blobs else None
         for batch in snapshot.scan_batches(entity.table_key, columns):
-            for part in _with_blobs(snapshot, entity.table_key, blobs, batch) if blobs else (batch,):
-                yield from _lines(catalog, entity, part).to_pylist()
+            for part in _with_blobs(snapshot, entity, blobs, batch) if blobs else _pieces(batch):
+                lines = _lines(catalog, entity, part)
+                _refuse_long(entity, part, np.asarray(pc.binary_length(lines), dtype=np.int64))
+                yield from lines.to_pylist()
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows, a bounded amount of them at a time."""
+    step = max(1, batch.num_rows * PIECE_BYTES // max(batch.nbytes, 1))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _refuse_long(entity: NodeType | EdgeType, rows: pa.RecordBatch, lengths: npt.NDArray[np.int64]) -> None:
+    """Refuses what could be written and not be loaded again.
+
+    Args:
+        lengths: of the rows' lines, as far as they are known.
+    """
+    if len(lengths) and lengths.max() > LINE_MAX_BYTES:
+        worst = int(lengths.argmax())
+        raise BadRequest(
+            f"{entity.name} {rows.column('id')[worst].as_py()!r}: its record would have {int(lengths[worst]):,} bytes, "
+            f"and load reads records of at most {LINE_MAX_BYTES:,}: export the other types by name, and get its Blobs "
+            "one by one (omnigraph blob get)",
+            code="record_too_long",
+        )
 
 
 def _with_blobs(
-    snapshot: Snapshot, table_key: str, names: list[str], batch: pa.RecordBatch
+    snapshot: Snapshot, entity: NodeType | EdgeType, names: list[str], batch: pa.RecordBatch
 ) -> Iterator[pa.RecordBatch]:
     """The rows with their Blobs as texts, a bounded amount of them at a time."""
-    ids = batch.column("_rowid")
+    ids, table_key = batch.column("_rowid"), entity.table_key
     sizes = [np.asarray(pc.fill_null(snapshot.blob_sizes(table_key, name, ids), 0)) for name in names]
+    _refuse_long(entity, batch, np.sum([(size + 2) // 3 * 4 for size in sizes], axis=0, dtype=np.int64))
     for start, end in portions(np.sum(sizes, axis=0, dtype=np.int64)):
         part = batch.slice(start, end - start)
         for name in names:
@@ -127,7 +156,8 @@ def json_column(column: Array, kind: Type) -> Array:
     if pa.types.is_floating(column.type):
         if not pc.all(pc.is_finite(column), min_count=0).as_py():
             raise BadRequest("a value is NaN or infinite, which JSON can't write: correct it before exporting")
-        return column.cast(pa.string())
+        written = column.cast(pa.string())
+        return pc.if_else(pc.equal(written, "-0"), pa.scalar("-0.0"), written)  # "-0" is the whole number 0 to many
     if kind.base in NUMBERS or kind.base == "Bool":
         return column.cast(pa.string())
     return json_string(render_part(column))
