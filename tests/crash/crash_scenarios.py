@@ -7,6 +7,7 @@ scenario here, and `test_matrix` and `test_matrix_s3` kill it at every step it r
 from __future__ import annotations
 
 import json
+from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -338,6 +339,60 @@ def contents(repository: Repository, branch: str) -> dict[str, Any]:
 def rows_of(snapshot: Snapshot) -> dict[str, Any]:
     rows = {key: sorted(map(repr, snapshot.scan(key).to_pylist())) for key in snapshot.tables}
     return rows | {"schema": snapshot.schema_hash}
+
+
+ALBUM = """node Photo {
+    name: String @key
+    data: Blob?
+}
+"""
+
+
+def album(uri: str) -> None:
+    """Photos within their rows, beside them and in files of their own, and a branch with more and others of them."""
+    import omnigraph
+
+    def photos(start: int, count: int) -> str:
+        texts = [b64encode(bytes([i]) * 10 ** (i % 6)).decode() for i in range(start, start + count)]
+        records = [{"name": f"p{i}", "data": f"base64:{text}"} for i, text in enumerate(texts, start)]
+        return "\n".join(json.dumps({"type": "Photo", "data": record}) for record in records)
+
+    with omnigraph.init(uri, schema=ALBUM) as graph:
+        graph.load(photos(0, 8))
+        graph.branches.create("dev")
+        graph.branches.create("topic")
+        graph.load(photos(8, 8), branch="topic")
+        graph.mutate(
+            'query q($b: Blob) { update Photo set { data: $b } where name = "p1" }',
+            {"b": b"other" * 99},
+            branch="topic",
+        )
+
+
+def album_alone(uri: str) -> None:
+    album(uri)
+    repository = Repository.open(uri)
+    for name in ("dev", "topic"):
+        repository.delete_branch(name)
+
+
+def captioned(repository: Repository) -> None:
+    """A schema change that renames the type, its Blob too, and writes a column."""
+    changed = ALBUM.replace("node Photo {", 'node Picture @rename_from("Photo") {\n    lang: String @default("en")')
+    Schema(repository, ACTOR).apply(
+        changed.replace("data: Blob?", 'bytes: Blob? @rename_from("data")'), operation_id="OPSCHEMA"
+    )
+
+
+def digests(repository: Repository, branch: str) -> dict[str, Any]:
+    """The bytes of every Blob, by the names of its type and its row."""
+    snapshot, out = repository.snapshot(branch), {}
+    for entity in snapshot.catalog.by_table_key.values():
+        rows = snapshot.scan(entity.table_key, ["id", "_rowid"])
+        blob = next(p.name for p in entity.properties.values() if p.type.base == "Blob")
+        found = snapshot.blob_digests(entity.table_key, blob, rows["_rowid"].combine_chunks())
+        out |= {f"{entity.name} {i}": d for i, d in zip(rows["id"].to_pylist(), found.to_pylist(), strict=True)}
+    return out
 
 
 def nothing(_: Repository) -> Any:

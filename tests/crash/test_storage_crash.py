@@ -14,7 +14,7 @@ import pytest
 from omnigraph.errors import RecoveryPending
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind
 from tests.crash import crash_scenarios as scenarios
-from tests.crash.matrix import Matrix, check_whole
+from tests.crash.matrix import Matrix, check_sound, check_whole, pending
 
 
 @pytest.fixture
@@ -119,3 +119,61 @@ def test_what_lost_its_ground_is_rolled_back(folders: Matrix, uri: str) -> None:
     assert [o["outcome"] for o in repository.sweep("full").outcomes] == ["RolledBack"]
     assert "late" not in repository.snapshot().scan("node:Person", ["id"])["id"].to_pylist()
     check_whole(repository, "main", recovered=["OPC"])
+
+
+@pytest.mark.parametrize(
+    ("build", "act", "branch"),
+    [
+        (scenarios.album, scenarios.merge_into_branch, "dev"),  # a fork, and files that are copied with their Blobs
+        (scenarios.album_alone, scenarios.captioned, "main"),
+    ],
+)
+def test_blobs_are_whole_wherever_a_writer_is_killed(folders: Matrix, build: Any, act: Any, branch: str) -> None:
+    start = folders.built(build)
+    before = scenarios.digests(Repository.open(start), branch)
+    once = folders.copy(start)
+    places = folders.run(once, act)
+    after = scenarios.digests(Repository.open(once), branch)
+    assert before != after
+    assert all(after.values())
+    for place in {p.split(":")[0]: p for p in places}.values():
+        uri = folders.copy(start)
+        folders.kill(uri, act, place)
+        assert scenarios.digests(Repository.open(uri, read_only=True), branch) in (before, after), place
+        repository = Repository.open(uri)
+        repository.sweep("full")
+        assert scenarios.digests(repository, branch) in (before, after), place
+        act(repository)
+        assert scenarios.digests(repository, branch) == after, place
+        repository.close()
+        check_sound(repository, place)
+        folders.ground.drop(uri)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("sidecar.temporary:1", "table.forked:2"),
+        ("table.committed:1", "table.committed:1"),
+        ("table.committed:2", "publish.before:1"),
+        ("publish.done:1", "table.committed:2"),
+        ("sidecar.removed:1", "publish.done:1"),
+    ],
+)
+def test_two_writers_die_at_once(folders: Matrix, uri: str, one: str, other: str) -> None:
+    """One sweep settles both, and where it dies too the next does."""
+    folders.kill(uri, scenarios.load, one)
+    folders.kill(uri, scenarios.branch_write, other)
+    left = pending(Repository.open(uri, read_only=True))
+    folders.kill(uri, scenarios.sweep, "recovery.audited:1")
+    repository = Repository.open(uri)
+    repository.sweep("full")
+    for branch in ("main", "dev"):
+        check_whole(repository, branch, recovered=left)
+    for act in (scenarios.load, scenarios.branch_write):
+        act(repository)
+    main, dev = (scenarios.contents(repository, branch) for branch in ("main", "dev"))
+    assert [len(main[key]) for key in ("node:Person", "node:City")] == [6, 2]
+    assert [len(dev[key]) for key in ("node:Person", "node:City")] == [3, 0]
+    repository.close()
+    check_sound(repository)
