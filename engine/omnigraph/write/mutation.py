@@ -284,13 +284,19 @@ class _Run:
         self.nodes += len(pc.unique(ids))
         for edge in self.catalog.edges_at(node.name):
             self.reads.add(edge.table_key)
-            for column, end in (("src", edge.source), ("dst", edge.target)):
-                if end == node.name:
-                    self._drop_edges(edge, self.staging.edges_at(edge, column, ids))
+            rows = []
+            if edge.source == node.name:
+                rows.append(self.staging.edges_at(edge, "src", ids))
+            if edge.target == node.name:
+                there = self.staging.edges_at(edge, "dst", ids)
+                rows.append(there.filter(pc.invert(pc.is_in(there.column("src"), value_set=ids))) if rows else there)
+            self._drop_edges(edge, pa.concat_tables(rows))
 
     def _drop_edges(self, edge: EdgeType, rows: pa.Table) -> None:
         if rows.num_rows == 0:
             return
+        stored = self.staging.committed.present(edge.table_key, rows.column("id"))
+        refuse_repeated(edge, stored, met=rows.num_rows)
         self.staging.delete(edge, rows.column("id"))
         self.edges += rows.num_rows
 
