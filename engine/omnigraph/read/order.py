@@ -108,35 +108,35 @@ def rows_in_order(size: int, keys: Iterable[AskedKey], stop: int | None) -> Long
         size: how many rows there are.
         keys: each is asked of rows that need it; what all of them leave tied is in no particular order.
     """
-    rows: Longs = np.arange(size)
-    begins = np.zeros(size, dtype=bool)  # where a row isn't tied with the one before
-    begins[:1] = True
-    for number, key in enumerate(keys):
-        for exact in (False, True):
-            if stop is not None and stop < len(rows):
-                later = np.flatnonzero(begins[stop:])
-                end = stop + int(later[0]) if len(later) else len(rows)
-                rows, begins = rows[: end if stop else 0], begins[: end if stop else 0]
-            tied = ~begins
-            tied[:-1] |= ~begins[1:]
-            at = np.flatnonzero(tied)
-            if not len(at):
-                return rows[:stop]
-            if number == 0 and not exact:
-                found = key(None, exact)
-                if stop is not None and stop * 4 < size:
-                    rows = first_rows(found, stop)
-                    found, begins = _of_rows(found, rows), begins[: len(rows)]
-                order = sorted_rows([found])
-                rows = rows[order]
-                begins[1:] = _unlike(found, order)
-            else:
-                found = key(rows[at], exact)
-                order = sorted_rows([SortKey(np.cumsum(begins)[at], None), found])
-                rows[at] = rows[at][order]
-                begins[at[1:]] |= _unlike(found, order)
-            if found.exact:
-                break
+    first, *others = keys
+    if size < 2 or stop == 0:
+        return np.arange(size)[:stop]
+    found = first(None, False)
+    rows: Longs = first_rows(found, stop) if stop is not None and stop * 4 < size else np.arange(size)
+    found = found if len(rows) == size else _of_rows(found, rows)
+    order = sorted_rows([found])
+    rows = rows[order]
+    begins = np.ones(len(rows), dtype=bool)  # where a row isn't tied with the one before
+    begins[1:] = _unlike(found, order)
+    asked = [(key, exact) for key in others for exact in (False, True)]
+    exactly = found.exact
+    for key, exact in asked if exactly else [(first, True), *asked]:
+        if exact and exactly:
+            continue  # the key was so at once
+        if stop is not None and stop < len(rows):
+            later = np.flatnonzero(begins[stop:])
+            end = stop + int(later[0]) if len(later) else len(rows)
+            rows, begins = rows[:end], begins[:end]
+        tied = ~begins
+        tied[:-1] |= ~begins[1:]
+        at = np.flatnonzero(tied)
+        if not len(at):
+            break
+        found = key(rows[at], exact)
+        order = sorted_rows([SortKey(np.cumsum(begins)[at], None), found])
+        rows[at] = rows[at][order]
+        begins[at[1:]] |= _unlike(found, order)
+        exactly = found.exact
     return rows[:stop]
 
 

@@ -146,8 +146,12 @@ class Bm25:
             table, places = self._whole(ctx, bound.rows, at)
         if not table.rows:
             return _nobody(bound.rows, at, back)
-        scores = bm25_scores(text_index(table, self.prop.name), words, counted)[places]
-        known = (scores > 0) & (places >= 0)
+        scores = bm25_scores(text_index(table, self.prop.name), words, counted)
+        if bound.whole and table is bound.rows:
+            known = scores > 0
+        else:
+            scores = scores[places]
+            known = (scores > 0) & (places >= 0)
         return Standing(bound.rows, at, back, scores, 0.0, known, lambda some: scores[some], less=False)
 
     def _whole(self, ctx: Context, rows: Rows, at: Longs) -> tuple[Rows, Longs]:

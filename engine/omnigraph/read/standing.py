@@ -28,7 +28,7 @@ Floats = npt.NDArray[np.float64]
 def distinct_rows(bound: Binding) -> tuple[Longs, Longs | None]:
     """(the distinct rows a variable points to, the index among them of each frame row; None where each is its own)."""
     at = np.asarray(bound.at)
-    if len(at) < 2 or bool((at[1:] > at[:-1]).all()):
+    if len(at) < 2 or bound.whole or bool((at[1:] > at[:-1]).all()):
         return at.astype(np.int64, copy=False), None
     distinct, back = np.unique(at, return_inverse=True)
     return distinct.astype(np.int64), back

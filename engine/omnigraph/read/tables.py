@@ -140,7 +140,8 @@ def sort_codes(column: Array) -> npt.NDArray[np.int64] | npt.NDArray[np.uint64]:
         sign = np.uint64(1 << 63)
         return np.where(bits & sign, ~bits, bits | sign)
     if pa.types.is_integer(kind):
-        return np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+        column = pc.fill_null(column, 0) if column.null_count else column
+        return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
     if pa.types.is_date32(kind):
         return sort_codes(column.view(pa.int32()))
     if pa.types.is_timestamp(kind):

@@ -61,9 +61,11 @@ class TextScanStep:
         table = ctx.tables.get(ctx.snapshot, key)
         if not isinstance(text, str) or table.rows <= ctx.settings.small_table_rows:
             return None
-        if ctx.settings.traversal_mode == "scan" or ctx.snapshot.words_index(key, name) is None:
+        if ctx.settings.traversal_mode == "scan" or isinstance(table.kept("words", name), TextIndex):
             return None
-        if any(isinstance(version.kept("words", name), TextIndex) for version in (table, *table.versions())):
+        if any(isinstance(version.kept("words", name), TextIndex) for version in table.versions()):
+            return None
+        if ctx.snapshot.words_index(key, name) is None:
             return None
         kept = ("rows", ctx.snapshot.fingerprint(key))
         if not ctx.rather_alone(kept, _SCAN, max(table.rows * _TEXT, 2 * _SCAN), count=count):
