@@ -279,6 +279,21 @@ def test_names_fit_and_ids_are_ulids() -> None:
     assert one[:10] == two[:10]
 
 
+def test_other_embedding_settings_or_another_key_are_another_server() -> None:
+    server: dict[str, Any] = {"auth": {"unauthenticated": True}, "readWrite": {"enabled": False}}
+    server["readOnly"] = {"replicas": 1}
+    key = {"apiKeySecretRef": {"name": "ai", "key": "token"}}
+    digests = []
+    for embedding, found in ((None, None), ({"model": "m"}, None), ({"model": "n"}, None), (key, "1"), (key, "2")):
+        spec = {"loads": [], "server": {**server, **({"embedding": embedding} if embedding else {})}}
+        observed = initialized()
+        if found:
+            observed = replace(observed, sources={**observed.sources, "embedding": Source(digest=found)})
+        [work] = [a.work for a in run(observed, spec).actions if isinstance(a, Start)]
+        digests.append(work.digest)
+    assert len(set(digests)) == len(digests)
+
+
 def test_a_server_that_fails_to_start_is_tried_again_every_minute_and_holds_no_load_up() -> None:
     server = {"auth": {"unauthenticated": True}, "readWrite": {"enabled": False}, "readOnly": {"replicas": 1}}
     spec = {"loads": [], "server": server}

@@ -174,6 +174,24 @@ def test_object_store_settings_reach_the_container_and_the_secret_by_name_only()
     assert container["command"][4] == "s3://bucket/people"
 
 
+def test_embedding_settings_reach_servers_and_loads_and_the_key_by_name_only() -> None:
+    key = {"name": "openai", "key": "token"}
+    embedding = {"provider": "openai-compatible", "model": "m", "baseUrl": "http://ollama/v1", "apiKeySecretRef": key}
+    spec = spec_of(server={**SPEC["server"], "embedding": embedding})
+    for work in (work_of(Purpose.LOAD, inputs=("load/far",)), work_of(Purpose.SERVE_RO, writes=False, inputs=())):
+        [container] = pod_of(rendered(work, spec)[1])["containers"]
+        env = {e["name"]: e.get("value") or e["valueFrom"] for e in container["env"]}
+        assert env == {
+            "OMNIGRAPH_EMBED_PROVIDER": "openai-compatible",
+            "OMNIGRAPH_EMBED_MODEL": "m",
+            "OMNIGRAPH_EMBED_BASE_URL": "http://ollama/v1",
+            "OMNIGRAPH_EMBED_CACHE": "/tmp/embeddings",
+            "OMNIGRAPH_EMBED_API_KEY": {"secretKeyRef": key},
+        }
+    [container] = pod_of(rendered(work_of(Purpose.SERVE_RO, writes=False, inputs=()))[1])["containers"]
+    assert not container["env"]
+
+
 def test_task_template_is_laid_over() -> None:
     template = {
         "metadata": {"labels": {"team": "data"}},

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import yaml
 
+from tests.engine.embed import provider
+
 MANIFEST = """\
 apiVersion: omnigraph.io/v1alpha1
 kind: OmniGraph
@@ -79,6 +81,37 @@ def test_from_a_manifest_to_an_answer(tmp_path: Path) -> None:
         stopped = omnigraph("up", "-f", str(tmp_path), "--stop")
     assert stopped.returncode == 0, stopped.stdout
     assert omnigraph("verify", str(tmp_path / "people.omni")).returncode == 0
+
+
+def test_a_manifest_sets_up_who_makes_vectors(tmp_path: Path) -> None:
+    """The load's vectors and the question's come from the provider it names, with the Secret's key."""
+    manifest = yaml.safe_load(MANIFEST)
+    spec = manifest["spec"]
+    spec["schema"]["inline"] = 'node Person { name: String @key  bio: String?  v: Vector(4)? @embed("bio") }'
+    near = "match { $p: Person } return { $p.name as name, nearest($p.v, $t) as d } order { d } limit 1"
+    spec["server"]["queries"] = [{"inline": f"query near($t: String) {{ {near} }}"}]
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "ai"}, "stringData": {"token": provider.KEY}}
+    people = [{"type": "Person", "data": {"name": n, "bio": f"{n} writes"}} for n in ("Ada", "Bob")]
+    (tmp_path / "people.ndjson").write_text("".join(json.dumps(r) + "\n" for r in people))
+    with provider.serving() as server:
+        key = {"name": "ai", "key": "token"}
+        spec["server"]["embedding"] = {"model": "m", "baseUrl": server.url, "apiKeySecretRef": key}
+        (tmp_path / "graph.yaml").write_text(yaml.safe_dump_all([manifest, secret]))
+        up = omnigraph("up", "-f", str(tmp_path), "--once", "--keep")
+        try:
+            assert up.returncode == 0, up.stdout + up.stderr
+            status = yaml.safe_load((tmp_path / ".omnigraph/objects/default/OmniGraph/people/status.yaml").read_text())
+            request = urllib.request.Request(
+                f"{status['endpoints']['readWrite']}/queries/near",
+                data=json.dumps({"params": {"t": "Bob writes"}}).encode(),
+                headers={"content-type": "application/json"},
+            )
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                assert json.load(answer)["rows"][0]["name"] == "Bob"
+        finally:
+            omnigraph("up", "-f", str(tmp_path), "--stop")
+    assert {(r.json["model"], r.headers["authorization"]) for r in server.requests} == {("m", f"Bearer {provider.KEY}")}
+    assert sorted(t for r in server.requests for t in r.texts)[:2] == ["Ada writes", "Bob writes"]
 
 
 def test_an_edge_to_nobody_leaves_nothing_half_visible(tmp_path: Path) -> None:

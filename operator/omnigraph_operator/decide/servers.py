@@ -166,8 +166,9 @@ def _one(
 
 def _settings_digest(desired: Desired, observed: Observed, server: Server, part: ReadWrite | ReadOnly) -> str:
     spec = desired.spec
-    texts = {k: s.digest for k, s in observed.sources.items() if k.startswith("queries/") or k in ("tokens", "storage")}
-    settings = [server.auth, part, spec.storage, spec.task]
+    known = ("tokens", "storage", "embedding")
+    texts = {k: s.digest for k, s in observed.sources.items() if k.startswith("queries/") or k in known}
+    settings = [server.auth, part, spec.storage, spec.task, *([server.embedding] if server.embedding else [])]
     return names.digest(texts, [m.model_dump(mode="json", by_alias=True) for m in settings])
 
 

@@ -37,7 +37,7 @@ class Reference:
 
 
 def references(spec: OmniGraphSpec) -> dict[str, Reference]:
-    """By key: `schema`, `load/NAME`, `mapping/NAME`, `queries/N`, `tokens`, `storage`."""
+    """By key: `schema`, `load/NAME`, `mapping/NAME`, `queries/N`, `tokens`, `storage`, `embedding`."""
     out = [
         Reference("schema", inline=spec.schema_.inline, config_map=spec.schema_.config_map_ref, text=True, suffix=".pg")
     ]
@@ -54,6 +54,9 @@ def references(spec: OmniGraphSpec) -> dict[str, Reference]:
             out.append(Reference("tokens", secret=spec.server.auth.tokens_secret_ref, suffix=".yaml"))
     if spec.storage.secret_ref is not None:
         out.append(Reference("storage", secret=KeyRef(name=spec.storage.secret_ref.name)))
+    embedding = spec.server.embedding if spec.server is not None else None
+    if embedding is not None and embedding.api_key_secret_ref is not None:
+        out.append(Reference("embedding", secret=embedding.api_key_secret_ref))
     return {reference.key: reference for reference in out}
 
 

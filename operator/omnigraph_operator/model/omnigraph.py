@@ -28,6 +28,7 @@ from omnigraph_operator.model.common import (
 
 __all__ = [
     "Auth",
+    "Embedding",
     "Load",
     "LoadSource",
     "OmniGraphSpec",
@@ -210,6 +211,41 @@ class Queries(Model):
     )
 
 
+class Embedding(Model):
+    """Who makes the vectors of @embed and of questions asked with a text."""
+
+    model_config = _rules(
+        rule("!has(self.apiKeySecretRef) || has(self.apiKeySecretRef.key)", "apiKeySecretRef names one key"),
+        rule(
+            "!(self.provider in ['mock', 'none']) || !(has(self.apiKeySecretRef) || has(self.baseUrl))",
+            "the providers mock and none take neither apiKeySecretRef nor baseUrl",
+        ),
+    )
+
+    provider: Literal["openai-compatible", "gemini", "mock", "none"] = Field(
+        default="openai-compatible", description="Its protocol; mock makes vectors up, none makes none."
+    )
+    model: Text | None = Field(
+        default=None, description="The model; default: the one that the schema records, else the provider's own."
+    )
+    base_url: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=1024,
+        pattern=r"^https?://[^/]+",
+        description="Root of the API, such as http://ollama:11434/v1; default: the provider's own.",
+    )
+    api_key_secret_ref: KeyRef | None = Field(
+        default=None, description="Secret and key with the API key; servers of your own may need none."
+    )
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings as a process reads them, without the key."""
+        given = {"PROVIDER": self.provider, "MODEL": self.model, "BASE_URL": self.base_url}
+        return {f"OMNIGRAPH_EMBED_{name}": value for name, value in given.items() if value is not None}
+
+
 class Server(Model):
     """The graph's servers."""
 
@@ -218,6 +254,9 @@ class Server(Model):
     read_only: ReadOnly = Field(default=ReadOnly(), description="Servers that only read.")
     auth: Auth = Field(description="Who may use them.")
     queries: list[Queries] = Field(default=[], max_length=32, description="Stored queries they offer.")
+    embedding: Embedding | None = Field(
+        default=None, description="Who makes vectors, in the servers and in loads; nobody without it."
+    )
 
 
 class SparkDriver(Model):

@@ -344,7 +344,7 @@ def _removal(spec: OmniGraphSpec) -> list[str]:
     return ["python", "-m", "omnigraph_operator.platform.local_delete", graph_path(spec), "/tmp/result.json"]
 
 
-def _environment(spec: OmniGraphSpec) -> list[dict[str, str]]:
+def _environment(spec: OmniGraphSpec) -> list[dict[str, Any]]:
     storage = spec.storage
     values = {
         "AWS_ENDPOINT": storage.endpoint,
@@ -354,7 +354,14 @@ def _environment(spec: OmniGraphSpec) -> list[dict[str, str]]:
         "OMNIGRAPH_SPARK_DRIVER_MEMORY": spec.spark.driver.memory,
         "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": None if storage.path_style is None else str(not storage.path_style).lower(),
     }
-    return [{"name": name, "value": value} for name, value in values.items() if value is not None]
+    embedding = spec.server.embedding if spec.server is not None else None
+    if embedding is not None:
+        values |= {**embedding.environment, "OMNIGRAPH_EMBED_CACHE": "/tmp/embeddings"}  # nowhere else may it write
+    out: list[dict[str, Any]] = [{"name": name, "value": value} for name, value in values.items() if value is not None]
+    if embedding is not None and (key := embedding.api_key_secret_ref) is not None:
+        source = {"secretKeyRef": {"name": key.name, "key": key.key}}
+        out.append({"name": "OMNIGRAPH_EMBED_API_KEY", "valueFrom": source})
+    return out
 
 
 def _claim_name(obj: Object, spec: OmniGraphSpec) -> str:

@@ -230,6 +230,12 @@ class LocalPlatform:
         environment = {"PYTHONUNBUFFERED": "1"}
         if "storage" in references:
             environment |= self.sources.environment(references["storage"], namespace)
+        server = desired.spec.server
+        if server is not None and server.embedding is not None:
+            environment |= server.embedding.environment
+        if "embedding" in references:
+            key = "".join(self.sources.environment(references["embedding"], namespace).values())
+            environment["OMNIGRAPH_EMBED_API_KEY"] = key.strip()
         facts = {
             "owner": desired.uid, "graph": work.graph, "purpose": work.purpose.value, "digest": work.digest,
             "attempt": work.attempt, "writes": work.writes, "engine": work.engine.value,
