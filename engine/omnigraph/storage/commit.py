@@ -84,17 +84,17 @@ def _known(state: ManifestState, table_key: str) -> TableRef:
 
 def _carried(engine: Engine, base: ManifestState, state: ManifestState, keys: Iterable[str]) -> ManifestState:
     """`base`, but with those tables as they now stand that nothing has happened to but index builds and compactions."""
-    tables = dict(base.tables)
-    known: set[str] | None = None
+    moved: dict[str, TableRef] = {}
     for key in keys:
         was, now = base.tables.get(key), state.tables.get(key)
         if was is None or now is None or was.stamp == now.stamp or was.location != now.location:
             continue
-        if known is None:  # else a branch made anew, or a graph, might only count alike
-            known = {c.id for c in engine.history.commits(state.branch, state.head)}
-        if was.stamp in known and _same_rows(engine, pin_of(was), now):
-            tables[key] = now
-    return replace(base, tables=tables)
+        if _same_rows(engine, pin_of(was), now):
+            moved[key] = now
+    if moved:  # a branch made anew, or a graph, might only count alike
+        known = {c.id for c in engine.history.commits(state.branch, state.head)}
+        moved = {key: now for key, now in moved.items() if base.tables[key].stamp in known}
+    return replace(base, tables=dict(base.tables) | moved) if moved else base
 
 
 def _same_rows(engine: Engine, pin: Pin | None, now: TableRef) -> bool:
