@@ -123,9 +123,11 @@ def _replace(dataset: lance.LanceDataset, change: TableChange, upserts: pa.Table
     """
     columns = (change.delete_ids, None if upserts is None else upserts["id"])
     ids = [_flat(column) for column in columns if column is not None]
-    found = _find(
-        dataset, pa.concat_arrays([part.cast(pa.string()) for part in ids]) if ids else pa.array([], pa.string())
-    )
+    wanted = pa.concat_arrays([part.cast(pa.string()) for part in ids]) if ids else pa.array([], pa.string())
+    if change.places is not None and change.delete_ids is None:
+        found = change.places.rows.filter(pc.is_in(_flat(change.places.rows["id"]), value_set=wanted)).combine_chunks()
+    else:
+        found = _find(dataset, wanted)
     updated, removed = _without(dataset, found["_rowaddr"].to_numpy())
     new: list[FragmentMetadata] = []
     if upserts is not None:

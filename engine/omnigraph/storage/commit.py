@@ -215,7 +215,8 @@ class _Write:
         dataset = self.engine.store.pinned(ref)
         self.handles[change.table_key] = dataset
         self._check_files(change, ref)
-        return stage(dataset, change)
+        known = change.places is None or change.places.ref == ref  # elsewhere once the table was compacted meanwhile
+        return stage(dataset, change if known else replace(change, places=None))
 
     def _check_files(self, change: TableChange, ref: TableRef) -> None:
         from omnigraph.storage.fragments import missing_files
@@ -237,7 +238,7 @@ class _Write:
         fork = ensure_fork(engine.store, ref, self.branch)
         self.handles[change.table_key] = fork
         self._check_files(change, ref)
-        return stage(fork, change)
+        return stage(fork, replace(change, places=None))
 
     def _commit_table(self, key: str, operation: Any) -> None:
         ref = self.refs[key]

@@ -41,6 +41,14 @@ class TableRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Where rows lie in one version of a table: `id`, `_rowaddr` and `_rowid` of every row with one of some ids."""
+
+    ref: TableRef
+    rows: pa.Table
+
+
+@dataclass(frozen=True, slots=True)
 class TableChange:
     """What one write does to one table, in one Lance commit.
 
@@ -53,6 +61,7 @@ class TableChange:
         fragments: data files already written by `write_fragments`, each the JSON it returned; their rows are appended.
         overwrite: the table's old rows go; what is given above is all it holds then.
         blobs: where the tickets lead; needed where the table has Blobs and rows are given.
+        places: of every id in `upserts` that is stored, and of others perhaps, if they have been looked up already.
     """
 
     table_key: str
@@ -62,6 +71,7 @@ class TableChange:
     fragments: tuple[str, ...] = ()
     overwrite: bool = False
     blobs: BlobSource | None = None
+    places: Places | None = None
 
 
 @dataclass(frozen=True, slots=True)

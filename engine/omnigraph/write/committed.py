@@ -11,6 +11,7 @@ from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot
 from omnigraph.storage.conditions import one_of
+from omnigraph.storage.types import Places
 from omnigraph.write.blobs import blob_names, ticketed
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import Column, Rows
@@ -19,6 +20,10 @@ from omnigraph.write.keys import render_key
 __all__ = ["LOOKUP_LIMIT", "Committed", "refuse_repeated"]
 
 LOOKUP_LIMIT = 10_000  # above this many values one scan of the column is quicker than an IN list
+
+TAKE_LIMIT = 100
+"""Up to so many ids, rows are found by their id alone and then taken: a scan for whole rows reads every column of the
+files that no index covers yet, and of a row that isn't there too."""
 
 
 class Committed:
@@ -31,7 +36,8 @@ class Committed:
     def __init__(self, snapshot: Snapshot, replaced: frozenset[str] = frozenset()) -> None:
         self.snapshot = snapshot
         self._replaced = replaced
-        self._last: tuple[str, Array, pa.Table] | None = None
+        self._last: tuple[str, Array, pa.Table, Places | None] | None = None
+        self._places: Places | None = None
 
     def _empty(self, table_key: str) -> bool:
         ref = self.snapshot.tables.get(table_key)
@@ -55,6 +61,11 @@ class Committed:
             return self._none(table_key, names)
         wanted = pc.unique(one_chunk(values)).drop_null()
         test = one_of(column, wanted) if len(wanted) <= LOOKUP_LIMIT else None
+        whole = column == "id" and len(names) > 1 and "_rowid" not in names
+        if test is not None and whole and len(wanted) <= TAKE_LIMIT:
+            found = self.snapshot.scan(table_key, ["id", "_rowaddr", "_rowid"], filter=test)
+            self._places = Places(self.snapshot.ref(table_key), found)
+            return self.snapshot.take(table_key, found.column("_rowid").to_numpy(), names)
         if test is not None:
             return self.snapshot.scan(table_key, names, filter=test)
         read = names if column in names else [*names, column]
@@ -80,9 +91,15 @@ class Committed:
         wanted = one_chunk(ids)
         if self._last is not None and self._last[0] == table_key and self._last[1].equals(wanted):
             return self._last[2]
+        self._places = None
         found = self.matching(table_key, "id", wanted)
-        self._last = (table_key, wanted, found) if len(wanted) <= LOOKUP_LIMIT else None
+        self._last = (table_key, wanted, found, self._places) if len(wanted) <= LOOKUP_LIMIT else None
         return found
+
+    def places(self, table_key: str, ids: Column) -> Places | None:
+        """Where the rows of these ids lie, if `rows` was asked for them last and knows it."""
+        known = self._last is not None and self._last[0] == table_key and self._last[1].equals(one_chunk(ids))
+        return self._last[3] if known and self._last is not None else None
 
     def with_values(self, table_key: str, parts: Sequence[str], rows: Rows) -> pa.Table | None:
         """Other rows that could collide in a `@unique`: equal in its first part, with ids not among the rows'."""

@@ -112,6 +112,7 @@ class MutationStaging:
             blobs = Tickets(self.blobs, self.snapshot, key) if blob_names(entity) else None
             upserts = _changed(entity, rows.filter(known), stored.take(where.filter(known)), blobs)
             deleted = self.deleted(key)
+            places = self.committed.places(key, rows.column("id"))
             if appends.num_rows or upserts.num_rows or len(deleted):
                 out.append(
                     TableChange(
@@ -120,6 +121,7 @@ class MutationStaging:
                         upserts=upserts if upserts.num_rows else None,
                         delete_ids=deleted if len(deleted) else None,
                         blobs=blobs,
+                        places=places,
                     )
                 )
         return tuple(out)
