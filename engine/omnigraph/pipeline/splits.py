@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
-from omnigraph.write.sources import SourceFile, Split, open_source
+from omnigraph.write.sources import PACKED, SourceFile, Split, open_source
 
 __all__ = ["split_file"]
 
@@ -22,11 +22,11 @@ def split_file(file: SourceFile, split_bytes: int) -> Iterator[Split | None]:
     Raises:
         BadRequest: a Parquet file is missing or unreadable.
     """
-    if file.format == "ndjson" and file.size > split_bytes and not file.path.endswith((".gz", ".bz2", ".zst")):
+    if file.format == "ndjson" and file.size > split_bytes and not file.path.endswith(PACKED):
         for start in range(0, file.size, split_bytes):
             yield Split(start, min(start + split_bytes, file.size))
         return
-    if file.format == "parquet":
+    if file.format == "parquet" and not file.path.endswith(PACKED):
         with open_source(file.path) as stream:
             try:
                 groups = pq.ParquetFile(stream).metadata

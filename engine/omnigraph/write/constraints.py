@@ -123,7 +123,7 @@ def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, ex
             key,
             rows,
             pa.array(mask_valid),
-            lambda row: f"{name} holds NaN or infinity, or is all zeros",
+            lambda row: f"{name} holds null, NaN or infinity, or is all zeros",
             property=name,
         )
 

@@ -407,7 +407,7 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
         refuse("syntax", "holds half of a surrogate pair (\\ud800 to \\udfff), which is no text")
         return None
     except json.JSONDecodeError as error:
-        refuse("syntax", f"not one JSON record: {error.msg} at column {error.colno}")
+        refuse("syntax", f"not one JSON record: {error.msg} at column {error.colno}{_layout(line)}")
         return None
     except RecursionError:
         refuse("syntax", "not one JSON record: nested too deeply")
@@ -416,7 +416,7 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
         refuse("syntax", f"not one JSON record: {error}")
         return None
     if not isinstance(value, dict):
-        refuse("syntax", f'a record is an object with "type" or "edge", not {_kind(value)}')
+        refuse("syntax", f'a record is an object with "type" or "edge", not {_kind(value)}{_layout(line)}')
         return None
     node, edge = value.get("type"), value.get("edge")
     if (node is None) == (edge is None):
@@ -506,6 +506,14 @@ def _from_records(
                 )
             )
     return _from_columns(entity, part, pa.table(columns), reading, file, label, bad)
+
+
+def _layout(line: bytes) -> str:
+    """What to do where the file looks like JSON that isn't one record a line."""
+    start = line.strip()
+    if start[:1] == b"[":
+        return "; an array isn't read: write one record a line (jq -c '.[]' does)"
+    return "; write each record on one line (jq -c . does)" if start == b"{" else ""
 
 
 def _no_number(text: str) -> None:

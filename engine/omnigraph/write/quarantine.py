@@ -33,7 +33,7 @@ from omnigraph.read.compute import Scalar, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.write.findings import FILE, ROW, BadRecord, Findings
 from omnigraph.write.rows import Reading
-from omnigraph.write.sources import SourceFile, SourcePlan, open_source
+from omnigraph.write.sources import SourceFile, SourcePlan, open_source, open_tabular
 from omnigraph.write.spool import Spool
 from omnigraph.write.tabular import mapped_batches
 
@@ -314,7 +314,7 @@ def _tables(plan: SourcePlan, source: SourceFile, reading: Reading) -> Iterator[
             yield batch, start
             start += batch.num_rows
         return
-    with open_source(source.path) as stream:
+    with open_tabular(source.path, source.label, source.format) as stream:
         yield from mapped_batches(stream, source.mapping, source.format, None, reading, source.label)
 
 

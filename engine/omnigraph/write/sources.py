@@ -30,11 +30,36 @@ from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.rows import Reading, TypedBatch
 from omnigraph.write.tabular import read_table, read_tabular, unreadable
 
-__all__ = ["Source", "SourceFile", "SourcePlan", "Split", "open_source", "plan_sources", "read_batches"]
+__all__ = [
+    "PACKED",
+    "Source",
+    "SourceFile",
+    "SourcePlan",
+    "Split",
+    "open_source",
+    "open_tabular",
+    "plan_sources",
+    "read_batches",
+]
 
 Source: TypeAlias = (
     str | os.PathLike[str] | Iterable[str | os.PathLike[str]] | BinaryIO | io.TextIOBase | MappingABC[str, Any]
 )
+
+PACKED = (".gz", ".bz2", ".zst")
+"""Suffixes of files that are decompressed while they are read."""
+
+_NO_TEXT = {
+    b"\x1f\x8b": "compressed with gzip: give it the suffix .gz",
+    b"BZh": "compressed with bzip2: give it the suffix .bz2",
+    b"\x28\xb5\x2f\xfd": "compressed with zstd: give it the suffix .zst",
+    b"PK\x03\x04": "a ZIP archive: unpack it",
+    b"PAR1": "Parquet: give it the suffix .parquet, and a mapping",
+    b"ARROW1": "an Arrow file: give it the suffix .arrow, and a mapping",
+    b"\xff\xfe": "UTF-16: write it as UTF-8",
+    b"\xfe\xff": "UTF-16: write it as UTF-8",
+}
+"""What a file that should hold NDJSON begins with, and is."""
 
 _SUFFIXES = {
     ".jsonl": "ndjson",
@@ -150,7 +175,7 @@ def open_source(path: str) -> BinaryIO:
     """
     try:
         system, inner = _system(path)
-        if inner.endswith((".gz", ".bz2", ".zst")):
+        if inner.endswith(PACKED):
             return cast("BinaryIO", system.open_input_stream(inner))
         return cast("BinaryIO", system.open_input_file(inner))
     except FileNotFoundError as error:
@@ -159,6 +184,34 @@ def open_source(path: str) -> BinaryIO:
         raise BadRequest(
             f"{path}: can't be opened: {error}", code="unreadable_source", details={"file": path}
         ) from error
+
+
+def _refuse_no_text(stream: BinaryIO, label: str) -> None:
+    if not stream.seekable():  # decompressed already
+        return
+    first = stream.read(8)
+    stream.seek(0)
+    what = next((words for magic, words in _NO_TEXT.items() if first.startswith(magic)), None)
+    if what is not None:
+        raise BadRequest(f"{label}: is no NDJSON but {what}", code="unreadable_source", details={"file": label})
+
+
+def open_tabular(path: str, label: str, format: str) -> BinaryIO:
+    """The bytes of a file as `open_source` gives them, seekable: what is packed is unpacked into a file without a name.
+
+    Raises:
+        BadRequest: it isn't there, may not be read or can't be unpacked.
+    """
+    stream = open_source(path)
+    if not path.endswith(PACKED):
+        return stream
+    try:
+        with stream, tempfile.NamedTemporaryFile(prefix="omnigraph-") as unpacked:
+            shutil.copyfileobj(stream, unpacked, 1 << 20)
+            unpacked.flush()
+            return cast("BinaryIO", pa.OSFile(unpacked.name, "r"))
+    except OSError as error:
+        raise unreadable(label, format, error) from error
 
 
 def _system(path: str) -> tuple[pafs.FileSystem, str]:
@@ -176,8 +229,13 @@ def _system(path: str) -> tuple[pafs.FileSystem, str]:
 
 
 def _missing(path: str) -> BadRequest:
+    where = f"Relative paths start at {Path.cwd()}, in a mapping at its own folder"
+    if "://" in path:
+        where = (
+            "Patterns are for local files: name each object" if "*" in path else "Is it spelled so, and may you see it?"
+        )
     return BadRequest(
-        f"{path}: there is no such file. Relative paths start at {Path.cwd()}, in a mapping at its own folder",
+        f"{path}: there is no such file. {where}",
         code="missing_source",
         details={"file": path},
     )
@@ -191,9 +249,12 @@ def read_batches(file: SourceFile, reading: Reading, split: Split | None = None)
     Raises:
         BadRequest: the file is missing, unreadable, or its columns don't fit its mapping.
     """
-    with open_source(file.path) as stream:
-        if file.format == "ndjson":
+    ndjson = file.format == "ndjson"
+    with open_source(file.path) if ndjson else open_tabular(file.path, file.label, file.format) as stream:
+        if ndjson:
             start, end = (split.start, split.end) if split is not None else (0, None)
+            if start == 0:
+                _refuse_no_text(stream, file.label)
             # A split is one task of several at a time; the bytes of Blobs are spooled in the order of the lines.
             alone = split is None and not any(blob_names(e) for e in reading.catalog.by_table_key.values())
             threads = min(4, os.cpu_count() or 1) if alone else 1
@@ -405,7 +466,7 @@ def _expand(pattern: str) -> list[str]:
 
 def _format(path: str, fallback: str | None = None) -> str:
     name = path
-    for packed in (".gz", ".bz2", ".zst"):
+    for packed in PACKED:
         name = name.removesuffix(packed)
     kind = _SUFFIXES.get(os.path.splitext(name)[1].lower(), fallback)
     if kind is None:

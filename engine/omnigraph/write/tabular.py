@@ -25,6 +25,7 @@ __all__ = ["BATCH_ROWS", "column_names", "mapped_batches", "read_table", "read_t
 
 BATCH_ROWS = 128 * 1024
 _BUFFER_BYTES = 1 << 20
+_BLOCK_BYTES = 4 << 20
 _BLOB_BLOCK_BYTES = 256 << 20
 """Of a CSV file with Blobs: no line may be longer."""
 
@@ -45,7 +46,7 @@ def _csv_options(source: SourceMapping) -> tuple[pcsv.ReadOptions, pcsv.ParseOpt
         codecs.lookup(encoding)
     except LookupError as error:
         raise BadRequest(f"{source.label}: the CSV option encoding names none: {encoding!r}") from error
-    read = pcsv.ReadOptions(encoding=encoding, block_size=4 << 20, use_threads=False)
+    read = pcsv.ReadOptions(encoding=encoding, block_size=_BLOCK_BYTES, use_threads=False)
     if o.get("header", True) is False:
         read.autogenerate_column_names = True
     escape = o.get("escape")
@@ -115,6 +116,9 @@ def read_tabular(
 
 def unreadable(label: str, format: str, error: BaseException) -> BadRequest:
     first = str(error).splitlines()[0] if str(error) else type(error).__name__
+    if "straddling" in first:  # what Arrow says of a line that doesn't end within its block
+        most, blobs = _BLOCK_BYTES >> 20, _BLOB_BLOCK_BYTES >> 20
+        first = f"a line is longer than {most} MiB (of a type with Blobs {blobs} MiB), or a quote isn't closed"
     return BadRequest(
         f"{label}: can't be read as {format}: {first}. Write the file anew, or name its format in the mapping",
         code="unreadable_source",

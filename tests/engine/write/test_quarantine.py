@@ -218,7 +218,8 @@ def test_rows_of_tables_and_files(graph: Graph, tmp_path: Path) -> None:
     table = pa.table({"slug": ["a", "b", None], "age": [1, 500, 3]})
     pq.write_table(table, tmp_path / "p.parquet")
     (tmp_path / "p.csv").write_text('slug,age\nc,1\n"d\n",x\n')
-    for name in ("p.parquet", "p.csv"):
+    (tmp_path / "q.csv.gz").write_bytes(gzip.compress(b"slug,age\nq,1\nr,x\n"))
+    for name in ("p.parquet", "p.csv", "q.csv.gz"):
         mapping = omnigraph.Mapping.parse(f"sources: [{{path: {tmp_path}/{name}, node: Person}}]")
         graph.load(mapping=mapping, quarantine=tmp_path / f"{name}.bad")
     assert [(e["row"], e["raw"], kinds(e)) for e in put_aside(tmp_path / "p.parquet.bad")] == [
@@ -226,9 +227,10 @@ def test_rows_of_tables_and_files(graph: Graph, tmp_path: Path) -> None:
         (3, {"slug": None, "age": 3}, ["required"]),
     ]
     assert [(e["row"], e["raw"]) for e in put_aside(tmp_path / "p.csv.bad")] == [(2, {"slug": "d\n", "age": "x"})]
+    assert [(e["row"], e["raw"]) for e in put_aside(tmp_path / "q.csv.gz.bad")] == [(2, {"slug": "r", "age": "x"})]
     graph.load({"Person": table}, mode="merge", quarantine=tmp_path / "table.bad")
     assert [e["source"] for e in put_aside(tmp_path / "table.bad")] == ["Person row 2", "Person row 3"]
-    assert slugs(graph) == ["a", "c", "old"]
+    assert slugs(graph) == ["a", "c", "old", "q"]
 
 
 def test_compressed_sources_and_what_is_fixed_loads(graph: Graph, tmp_path: Path) -> None:

@@ -253,21 +253,28 @@ sources:
 """
 
 
-@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "feather", "orc"])
+@pytest.mark.parametrize(
+    "suffix", ["parquet", "csv", "arrow", "feather", "orc", "csv.gz", "csv.bz2", "parquet.zst", "arrow.gz", "orc.gz"]
+)
 def test_files_of_every_format_through_one_mapping(tmp_path: Path, suffix: str) -> None:
+    kind, _, packed = suffix.partition(".")
     for name, table in (("people", PEOPLE), ("friends", FRIENDS)):
-        where = tmp_path / f"{name}.{suffix}"
-        if suffix == "parquet":
+        where = tmp_path / f"{name}.{kind}"
+        if kind == "parquet":
             pq.write_table(table, where)
-        elif suffix == "csv":
+        elif kind == "csv":
             pcsv.write_csv(table, where)
-        elif suffix == "orc":
+        elif kind == "orc":
             orc.write_table(table, where)
-        elif suffix == "arrow":
+        elif kind == "arrow":
             with pa.ipc.new_stream(where, table.schema) as out:
                 out.write_table(table)
         else:
             feather.write_feather(table, where, compression="uncompressed")
+        if packed:
+            how = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}[packed]
+            with pa.output_stream(f"{where}.{packed}", compression=how) as out:
+                out.write(where.read_bytes())
     mapping = Mapping.parse(MAPPING.replace("SUFFIX", suffix), base=tmp_path)
     rows, findings, _ = read_all(None, mapping)
     assert not findings
@@ -344,6 +351,50 @@ def test_damaged_compression_says_so(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(data)
     with pytest.raises(BadRequest, match=r"a\.jsonl\.gz: can't be read as ndjson"):
         read_all(str(tmp_path / "a.jsonl.gz"))
+
+
+@pytest.mark.parametrize("suffix", ["csv.gz", "parquet.gz", "arrow.zst"])
+def test_a_damaged_packed_table_says_so(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / f"p.{suffix}").write_bytes(gzip.compress(b"slug\n" + bytes(range(97, 120)) * 999)[:-20])
+    with pytest.raises(BadRequest) as caught:
+        read_all(None, Mapping.parse(f"sources: [{{path: p.{suffix}, node: Person}}]", base=tmp_path))
+    assert f"p.{suffix}: can't be read as {suffix.partition('.')[0]}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("data", "says"),
+    [
+        (gzip.compress(b"x"), "compressed with gzip: give it the suffix .gz"),
+        (pa.compress(b"x", codec="zstd", asbytes=True), "the suffix .zst"),
+        ('{"type":"Note","data":{}}\n'.encode("utf-16"), "UTF-16: write it as UTF-8"),
+        (b"PAR1....", "Parquet"),
+        (b"PK\x03\x04....", "a ZIP archive"),
+    ],
+)
+def test_a_file_that_is_no_text_is_told_what_it_is(tmp_path: Path, data: bytes, says: str) -> None:
+    (tmp_path / "a.jsonl").write_bytes(data)
+    with pytest.raises(BadRequest, match=rf"a\.jsonl: is no NDJSON but .*{says}") as caught:
+        read_all(str(tmp_path / "a.jsonl"))
+    assert caught.value.code == "unreadable_source"
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_json_in_another_layout_is_told_how_to_write_it(tmp_path: Path, suffix: str) -> None:
+    for text, says in (
+        ('[{"type":"Note","data":{}},\n{"type":"Note"}]', "an array isn't read"),
+        ("{\n}", "on one line"),
+    ):
+        data = text.encode()
+        (tmp_path / f"a.json{suffix}").write_bytes(gzip.compress(data) if suffix else data)
+        _, _, lines = read_all(str(tmp_path / f"a.json{suffix}"))
+        assert f"a.json{suffix}:1: not one JSON record" in lines[1]
+        assert says in lines[1]
+
+
+def test_a_line_of_csv_that_is_too_long_says_how_long_it_may_be(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'slug\n"' + b"z" * 9_000_000 + b'"\n')
+    with pytest.raises(BadRequest, match="a line is longer than 4 MiB"):
+        read_all(None, Mapping.parse("sources: [{path: a.csv, node: Person}]", base=tmp_path))
 
 
 @pytest.mark.parametrize("options", [{"encoding": "klingon"}, {"delimiter": "::"}, {"quote": ""}])
