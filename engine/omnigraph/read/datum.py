@@ -94,7 +94,7 @@ def scalar(value: Any, type_: pa.DataType) -> Scalar:
         value = value.astimezone(UTC) if value.tzinfo is not None else value.replace(tzinfo=UTC)
     elif isinstance(value, date) and not isinstance(value, datetime) and pa.types.is_timestamp(type_):
         value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    elif isinstance(value, (tuple, list)) and pa.types.is_list(type_):
+    elif isinstance(value, (tuple, list)) and pa.types.is_list(type_) and pa.types.is_timestamp(type_.value_type):
         value = [None if v is None else scalar(v, type_.value_type).as_py() for v in value]
     return pa.scalar(value, type_)
 

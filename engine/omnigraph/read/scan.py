@@ -32,6 +32,9 @@ _SQL = {"=": "=", "!=": "!=", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
+_LITERALS = 10_000  # above this many values reading the column is quicker than looking each one up
+
+
 def _literal(value: Any, base: str) -> str | None:
     """A value in Lance's SQL, or None where it has no form that is surely right, or the column could never hold it."""
     low, high = BOUNDS.get(base, (0, 0))
@@ -52,6 +55,8 @@ def _pushed(condition: Expr, params: Any) -> str | None:
         return None
     value = right.value if isinstance(right, Lit) else params.get(right.name)
     if fn == "in" and isinstance(value, (list, tuple)):
+        if len(value) > _LITERALS:
+            return None
         texts = [_literal(v, left.type.base) for v in value if v is not None]
         known = [t for t in texts if t is not None]
         return f"`{left.name}` IN ({', '.join(known)})" if known and len(known) == len(texts) else None

@@ -47,7 +47,7 @@ class MutationStaging:
     def rows(self, entity: NodeType | EdgeType, ids: Column) -> pa.Table:
         """The present rows of these ids: pending ones first, then committed ones that aren't deleted."""
         stored = self.committed.rows(entity.table_key, ids)
-        return self._over(entity, stored, pc.field("id").isin(one_chunk(ids)))
+        return self._over(entity, stored, "id", ids)
 
     def scan(self, entity: NodeType | EdgeType, filter: str | None = None) -> pa.Table:
         """All present rows; `filter` (SQL) narrows the committed part only, so the caller tests what it gets."""
@@ -57,14 +57,17 @@ class MutationStaging:
             stored = ticketed(self.snapshot, entity.table_key, blobs, stored)
         else:
             stored = self.snapshot.scan(entity.table_key, names, filter=filter)
-        return self._over(entity, stored, None)
+        return self._over(entity, stored)
 
     def edges_at(self, edge: EdgeType, column: str, ids: Column) -> pa.Table:
         """Present edges whose `src` or `dst` is among the ids."""
         stored = self.committed.matching(edge.table_key, column, ids)
-        return self._over(edge, stored, pc.field(column).isin(one_chunk(ids)))
+        return self._over(edge, stored, column, ids)
 
-    def _over(self, entity: NodeType | EdgeType, stored: pa.Table, test: pc.Expression | None) -> pa.Table:
+    def _over(
+        self, entity: NodeType | EdgeType, stored: pa.Table, column: str | None = None, values: Column = _NO_IDS
+    ) -> pa.Table:
+        """Stored rows that nothing hides, and pending ones, those alone whose `column` has one of the values."""
         key, schema = entity.table_key, loose_schema(entity)
         stored = stored.select(schema.names).cast(schema)
         hidden = [self._deleted[key]] if key in self._deleted else []
@@ -76,7 +79,9 @@ class MutationStaging:
         stored = stored.filter(pc.invert(pc.is_in(stored.column("id"), value_set=pa.concat_arrays(hidden))))
         if pending is None:
             return stored
-        return pa.concat_tables([stored, pending if test is None else pending.filter(test)])
+        if column is not None:
+            pending = pending.filter(pc.is_in(pending.column(column), value_set=one_chunk(values)))
+        return pa.concat_tables([stored, pending])
 
     def put(self, entity: NodeType | EdgeType, rows: pa.Table) -> None:
         """Writes whole rows; a pending row of the same id is replaced. Ids are unique within `rows`."""
@@ -84,8 +89,11 @@ class MutationStaging:
         rows = rows.select(schema.names).cast(schema)
         pending = self._rows.get(key)
         if pending is not None:
-            rest = pending.filter(pc.invert(pc.is_in(pending.column("id"), value_set=one_chunk(rows.column("id")))))
-            rows = pa.concat_tables([rest, rows])
+            replaced = pc.is_in(pending.column("id"), value_set=one_chunk(rows.column("id")))
+            if pc.any(replaced).as_py():
+                pending = pending.filter(pc.invert(replaced))
+            # One piece: else a query of many statements goes through as many at each of them.
+            rows = pa.concat_tables([pending, rows]).combine_chunks()
         self._rows[key] = rows
 
     def delete(self, entity: NodeType | EdgeType, ids: Column) -> None:

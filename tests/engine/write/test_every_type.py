@@ -152,3 +152,11 @@ def test_zero_is_one_number_with_either_sign(tmp_path: Path) -> None:
     graph.mutate('query q() { insert P { s: "a", x: 0.0 } }')
     with pytest.raises(BadRequest, match="@unique"):
         graph.mutate('query q($x: F64) { insert P { s: "b", x: $x } }', {"x": -0.0})
+
+
+def test_a_condition_may_name_more_values_than_a_look_up_takes(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema="node P { s: String @key  x: I32? }")
+    graph.load({"P": pa.table({"s": ["s0", "s7", "other"]})})
+    many = [f"s{i}" for i in range(10_001)]
+    assert graph.mutate("query q($l: [String]) { update P set { x: 1 } where s in $l }", {"l": many}).nodes == 2
+    assert graph.mutate("query q($l: [String]) { update P set { x: 2 } where s not in $l }", {"l": many}).nodes == 1
