@@ -235,7 +235,15 @@ class Rows:
         found = self._derived.get(("codes", name))
         if isinstance(found, tuple):
             return found
-        return self._once("codes", name, lambda: _encoded(self.column(name)), lambda m: m[0].nbytes + m[1].nbytes)
+        return self._coded(name, lambda: _encoded(self.column(name)))
+
+    def few_values(self, name: str, most: int) -> tuple[Codes, Array] | None:
+        """The `dictionary` of a column of at most so many values, null among them; None of more, and nothing kept."""
+        made = self.dictionary(name) if self.kept("codes", name) is not None else _encoded(self.column(name))
+        return self._coded(name, lambda: made) if len(made[1]) <= most else None
+
+    def _coded(self, name: str, make: Callable[[], tuple[Codes, Array]]) -> tuple[Codes, Array]:
+        return self._once("codes", name, make, lambda m: m[0].nbytes + m[1].nbytes)
 
 
 def _ranks(column: Array) -> npt.NDArray[np.int64]:

@@ -23,6 +23,7 @@ from omnigraph.read.walk import conjuncts
 __all__ = ["ByValue", "ValuePositions", "by_value", "rows_by_value"]
 
 _FEW = 1 << 16  # a code is 16 bits, which numpy sorts by radix
+_BEGIN = 1 << 18  # rows
 _REPEATED = 8  # rows of a value, on the average, from which grouping is worth its bytes
 _ALIKE = ({"String", "Enum"}, {"I32", "I64", "U32", "U64"}, {"Bool"}, {"Date"})
 """Types whose values are equal where Python's are."""
@@ -45,10 +46,12 @@ class ValuePositions:
     @classmethod
     def of(cls, table: TableData, name: str) -> ValuePositions:
         """Those of a column; without any value where it has too many."""
-        codes, values = table.dictionary(name)
+        most = min(_FEW, table.rows // _REPEATED)
+        begin = table.column(name).slice(0, _BEGIN)  # who has many values shows it soon
         none: Longs = np.zeros(0, dtype=np.int64)
-        if len(values) > _FEW or len(values) * _REPEATED > table.rows:
+        if len(begin.unique()) > most or (found := table.few_values(name, most)) is None:
             return cls({}, none, none)
+        codes, values = found
         order = np.argsort(codes.astype(np.uint16), kind="stable")
         starts = np.zeros(len(values) + 1, dtype=np.int64)
         np.cumsum(np.bincount(codes, minlength=len(values)), out=starts[1:])

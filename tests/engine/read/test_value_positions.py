@@ -13,6 +13,7 @@ import pytest
 from omnigraph import read
 from omnigraph.graph import Graph
 from omnigraph.query import bind_params, compile_query
+from omnigraph.read import value_positions
 from omnigraph.read.tables import TABLES, TableData
 from omnigraph.read.value_positions import ValuePositions
 from omnigraph.schema import compile_schema
@@ -58,8 +59,11 @@ def _table(snapshot: Any) -> TableData:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_rows_are_those_of_a_plain_filter(seed: int, memory_snapshot: Callable[..., Any]) -> None:
+def test_the_rows_are_those_of_a_plain_filter(
+    seed: int, memory_snapshot: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = random.Random(seed)
+    monkeypatch.setattr(value_positions, "_BEGIN", rng.choice([1, 20, 1 << 18]))
     catalog = compile_schema(SCHEMA)
     rows = _rows(rng, rng.choice([30, 200, 999]))
     snapshot = memory_snapshot(catalog, {"node:T": rows})
