@@ -218,8 +218,12 @@ def _system(path: str) -> tuple[pafs.FileSystem, str]:
     if "://" not in path:
         return pafs.LocalFileSystem(), path
     if path.startswith("s3://"):
-        endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-        options: dict[str, Any] = {"region": os.environ.get("AWS_REGION")}
+        # The names that a graph in an object store goes by as well, so that one setting serves both.
+        named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+        endpoint = next((os.environ[name] for name in named if os.environ.get(name)), None)
+        options: dict[str, Any] = {"region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")}
+        if os.environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "").lower() == "true":
+            options["force_virtual_addressing"] = True
         if endpoint:
             scheme, _, host = endpoint.partition("://")
             options |= {"endpoint_override": host, "scheme": scheme}

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import omnigraph
-from omnigraph.errors import Conflict, NotFound, OmniGraphError, RecoveryPending, Unavailable
+from omnigraph.errors import BadRequest, Conflict, NotFound, OmniGraphError, RecoveryPending, Unavailable
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository
 from omnigraph.storage.files import files_of
@@ -72,6 +72,22 @@ def test_a_graph_lives_on_a_store(s3: S3) -> None:
     assert sorted(copy.export()) == lines
     assert not [k for k in s3.keys(uri) if k.startswith("__probe")]
     assert [k for k in s3.keys(uri) if k.startswith("__recovery/") and k.endswith(".json")] == []
+
+
+def test_records_on_a_store_load_by_the_settings_that_graphs_go_by(
+    s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "p.ndjson").write_text('{"type":"P","data":{"slug":"a"}}\nnonsense\n')
+    folder = s3.uri()
+    s3.upload(tmp_path, folder)
+    graph = omnigraph.init(tmp_path / "g", schema=SCHEMA)
+    monkeypatch.delenv("AWS_ENDPOINT_URL")
+    monkeypatch.setenv("AWS_ENDPOINT", s3.endpoint)  # as Lance, and pods of the operator, name it
+    assert graph.load(f"{folder}/p.ndjson", quarantine=tmp_path / "bad").quarantined == 1
+    assert json.loads((tmp_path / "bad").read_text())["source"] == f"{folder}/p.ndjson:2"
+    for name, says in (("none.ndjson", "may you see it"), ("*.ndjson", "Patterns are for local files")):
+        with pytest.raises(BadRequest, match=says):
+            graph.load(f"{folder}/{name}")
 
 
 def test_a_store_that_ignores_conditions_is_refused_at_init(s3: S3) -> None:
