@@ -355,7 +355,11 @@ def _from_columns(
         if bad is not None and omitted is not None:
             omitted = pc.and_(omitted, pc.invert(bad))
         given[prop.name] = Given(column, omitted, bad, form=None, shown=shown)
-    ids = pc.coalesce(parts["id"], table["id"].combine_chunks())
+    inner, outer = parts["id"], table["id"].combine_chunks()
+    for i in pc.indices_nonzero(pc.fill_null(pc.not_equal(inner, outer), False)).to_pylist():
+        message = f"the record's id is {outer[i].as_py()!r}, and the one in its data {inner[i].as_py()!r}"
+        reading.findings.add(BadRecord("id", message, entity.table_key, None, "id", file, int(lines.offsets[i])))
+    ids = pc.coalesce(inner, outer)
     ends: list[tuple[Cast, list[str] | None]] = []
     if isinstance(entity, EdgeType):
         for name, node in (("from", entity.source), ("to", entity.target)):

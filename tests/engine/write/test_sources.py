@@ -155,6 +155,7 @@ def test_forms_that_one_arrow_column_cannot_take_are_read_all_the_same() -> None
         ('{"edge": "Uses", "from": ["a"], "to": ["a", 1]}', "type", "from"),
         ('{"edge": "Uses", "from": ["a", "x"], "to": ["a", 1]}', "type", "from"),
         ('{"type": "Person", "id": "b", "data": {"slug": "a"}}', "id", "isn't the key's"),
+        ('{"type": "Note", "id": "b", "data": {"id": "c"}}', "id", "id is 'b', and the one in its data 'c'"),
     ],
 )  # fmt: skip
 def test_a_bad_record_is_named_with_file_and_line(tmp_path: Path, line: str, kind: str, says: str) -> None:
