@@ -95,7 +95,7 @@ class Clauses(Expressions):
         parts = []
         entity = self.schema.nodes[type_]
         usable = [p for p in entity.props.values() if kind_of(p) not in ("vector", "float")]
-        picked = [entity.props[k] for k in entity.key] if entity.key and self.often(5) else []
+        picked = [entity.props[k] for k in entity.key] if entity.key and self.often(4) else []
         if self.often(2 if picked else 5):  # beside a key, which finds its row by itself
             picked.append(self.pick(usable))
         for p in picked:

@@ -29,10 +29,10 @@ class Drawing(Clauses):
         query = Query(match, [])
         how = self.pick(["rows", "rows", "distinct", "groups", "groups", "ranked"])
         ranked = self.ranking(names) if how == "ranked" else None
-        for i in range(self.number(0 if how == "groups" else 1, 3)):
+        for i in range(self.number(*((0, 2) if how == "groups" else (1, 3)))):
             query.columns.append(self.returned(f"c{i}", names, paths))
         if how == "groups":
-            for i in range(self.number(1, 3)):
+            for i in range(self.number(2, 4)):
                 query.columns.append(self.aggregate(f"g{i}", names))
         query.distinct = how == "distinct" or (how == "groups" and self.often(8))
         if ranked is not None:
@@ -85,9 +85,9 @@ class Drawing(Clauses):
         return m.Column(name, value.text, value)
 
     def aggregate(self, name: str, names: list[str]) -> m.Column:
-        fn = self.pick(["count", "count", "sum", "avg", "min", "max", "collect"])
+        fn = self.pick(["count", "count", "count", "sum", "avg", "min", "max", "collect"])
         distinct = "distinct " if self.often(3) else ""
-        if fn == "count" and names and self.often(2):
+        if fn == "count" and names and self.often(3):
             var = self.pick(names)
             whole = E(f"${var}", "entity", lambda r, w: r[var] and r[var]["id"])
             return m.Column(
