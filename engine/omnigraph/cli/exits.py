@@ -8,6 +8,7 @@
 | 3 | conflict: the state moved; a retry may help | `Conflict` |
 | 4 | precondition: the head is not the one that was named | `Conflict` with code `head_moved` |
 | 5 | recovery pending: an interrupted write must be settled first | `RecoveryPending` |
+| 130 | interrupted by Ctrl-C | SIGINT, see `interrupt` |
 """
 
 from __future__ import annotations

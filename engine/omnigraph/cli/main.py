@@ -9,10 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 from omnigraph.cli.exits import FAILURE, exit_for
+from omnigraph.cli.interrupt import INTERRUPTED, ended_at_once
 
 if TYPE_CHECKING:
     import typer
@@ -29,7 +31,7 @@ Examples:
   omnigraph serve graph.omni --unauthenticated
 
 \b
-Exit codes: 0 ok, 1 failure, 2 usage, 3 conflict, 4 precondition, 5 recovery pending.
+Exit codes: 0 ok, 1 failure, 2 usage, 3 conflict, 4 precondition, 5 recovery pending, 130 interrupted.
 """
 
 # Which module registers which commands: the order of the help.
@@ -45,6 +47,10 @@ _MODULES = {
     "embed": ("embed",),
     "task": ("task",),
 }
+
+
+# Those that write nothing: Ctrl-C need not wait for them.
+_READS = frozenset({"query", "explain", "snapshot", "commit", "changes", "verify", "lint"})
 
 
 def build(command: str | None = None) -> typer.Typer:
@@ -111,12 +117,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"omnigraph {version('omnigraph')}")
         return 0
     os.environ.setdefault("LANCE_LOG", "error")  # its warnings are about its insides; what matters is raised
+    with ended_at_once() if args and args[0] in _READS else nullcontext():
+        return _run(args)
+
+
+def _run(args: list[str]) -> int:
     import typer
 
     command = typer.main.get_command(build(args[0] if args else None))
     try:
         result = command.main(args=args, prog_name="omnigraph", standalone_mode=True)
     except SystemExit as end:
+        if end.code == INTERRUPTED:
+            print("interrupted", file=sys.stderr)
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
         return FAILURE

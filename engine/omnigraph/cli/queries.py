@@ -41,6 +41,9 @@ def query(
     params: Params = None,
     branch: Branch = "main",
     at: At = None,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", metavar="SECONDS", help="Give the query up after so long.")
+    ] = None,
     format: Format = "table",
     json: Json = False,
 ) -> None:
@@ -56,7 +59,8 @@ def query(
     import omnigraph
 
     source, values = query_source(file, inline), parse_params(params)
-    result = omnigraph.open(graph, read_only=True).query(source, values, name=name, branch=branch, at=parse_at(at))
+    opened = omnigraph.open(graph, read_only=True)
+    result = opened.query(source, values, name=name, branch=branch, at=parse_at(at), timeout_seconds=timeout)
     write_pieces(result.render(format))
 
 

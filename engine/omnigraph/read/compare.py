@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from omnigraph.read import limits
 from omnigraph.read.compute import Array, nulls, pc
 from omnigraph.read.datum import Bools, Datum, as_array, as_mask, columnar, is_null_type, nulls_like, validity
 from omnigraph.read.substrings import holds_part
@@ -124,6 +125,8 @@ def by_constant(text: Datum, part: Datum, work: Callable[[Datum, Any], Datum], o
     bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
     pieces = [nulls(int(bounds[0]), out)]
     for i, pattern in enumerate(encoded.dictionary.to_pylist()):
+        if i % 256 == 0:
+            limits.check()
         pieces.append(work(texts.take(pa.array(order[bounds[i] : bounds[i + 1]])), pattern))
     back = np.empty(n, dtype=np.int64)
     back[order] = np.arange(n)

@@ -17,6 +17,9 @@ from omnigraph.read.tables import Rows
 
 __all__ = ["ColumnEnv", "FrameEnv", "FrameValue", "rows_where"]
 
+_AT_ONCE = 1 << 20  # rows of a table; of a larger one some at a time, with a look at the query's limits in between
+_BLOCKS = 64  # at most: a search finds its rows anew in each
+
 
 class FrameValue(Protocol):
     """A block or a ranking: a value in each row of a frame."""
@@ -113,6 +116,28 @@ class _WholeEnv:
         raise Internal("a block inside a predicate on one variable")
 
 
+class _PartRows(_WholeEnv):
+    """The rows of a table from one to before another: views of its columns."""
+
+    def __init__(self, ctx: Context, rows: Rows, begin: int, end: int) -> None:
+        super().__init__(ctx, rows)
+        self._begin = begin
+        self._length = min(end, rows.rows) - begin
+
+    def prop(self, var: str, name: str) -> Datum:
+        return self._rows.column(name).slice(self._begin, self._length)
+
+    def entity(self, var: str) -> tuple[Rows, Indices | None]:
+        return self._rows, np.arange(self._begin, self._begin + self._length)
+
+    def some(self, rows: Longs) -> Env:
+        return _SomeRows(self._ctx, self._rows, self._begin + rows)
+
+    def mask(self, predicate: Evaluate) -> Bools:
+        self._ctx.check()
+        return as_mask(predicate(self), self._length)
+
+
 class _SomeRows(_WholeEnv):
     """Some rows of a table, whatever the variable's name."""
 
@@ -170,9 +195,17 @@ def rows_where(
         may_fail: no row but these may be asked about.
     """
     if at is None:
-        return as_mask(predicate(_WholeEnv(ctx, rows)), rows.rows)
+        return _where(ctx, rows, predicate)
     if len(at) * 2 > rows.rows and not may_fail:  # cheaper once over the table than once per mention
-        return as_mask(predicate(_WholeEnv(ctx, rows)), rows.rows)[at]
+        return _where(ctx, rows, predicate)[at]
     if not len(at):
         return np.zeros(0, dtype=bool)
     return as_mask(predicate(FrameEnv(ctx, Frame(len(at), {var: Binding(rows, at)}))), len(at))
+
+
+def _where(ctx: Context, rows: Rows, predicate: Evaluate) -> Bools:
+    if rows.rows <= _AT_ONCE:
+        return as_mask(predicate(_WholeEnv(ctx, rows)), rows.rows)
+    size = max(_AT_ONCE // 4, rows.rows // _BLOCKS)
+    masks = [_PartRows(ctx, rows, at, at + size).mask(predicate) for at in range(0, rows.rows, size)]
+    return np.concatenate(masks)

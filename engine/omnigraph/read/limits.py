@@ -31,7 +31,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-BLOCK_ROWS = 1 << 18
+BLOCK_ROWS = 1 << 16
 """Rows of a block between two checks, where a row may cost some microseconds."""
 
 _PAUSE = 0.02  # seconds between two questions whether the caller is still there

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
 from omnigraph.read.datum import Evaluate
@@ -33,6 +34,8 @@ _MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
 _LITERALS = 10_000  # above this many values reading the column is quicker than looking each one up
+Numbers = TypeVar("Numbers", bound=npt.NDArray[np.integer[Any]])
+_AT_ONCE = 1 << 20  # combinations between two looks at the query's limits
 
 
 def _literal(value: Any, base: str) -> str | None:
@@ -76,6 +79,16 @@ _SCAN, _CELL, _ID, _WORDS = 1500.0, 0.05, 0.2, 5.0
 """Microseconds: of a selective scan, of a value read, of an id hashed, of a text cut into words."""
 
 
+def _combined(ctx: Context, values: Numbers, rows: int, found: int) -> Numbers:
+    """A column or a row of numbers over all combinations of rows and what was found, one after the other."""
+    out = np.empty((rows, found), dtype=values.dtype)
+    size = max(1, _AT_ONCE // max(1, found))
+    for at in range(0, rows, size):
+        ctx.check()
+        out[at : at + size] = values if len(values) == 1 else values[at : at + size]
+    return cast("Numbers", out.reshape(-1))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ScanStep:
     """Bind `var` to the rows of a table; with something bound already, every combination.
@@ -115,8 +128,13 @@ class ScanStep:
         if not frame.bound and frame.length == 1 and frame.weight is None:
             return Frame(found, {self.var: binding})
         ctx.check_rows(frame.length * found, f"combining {self.text} with what is bound")
-        left = np.repeat(np.arange(frame.length), found)
-        return frame.take(left).bind(self.var, Binding(binding.rows, np.tile(binding.at, frame.length)))
+        bound = {
+            var: Binding(b.rows, _combined(ctx, b.at[:, None], frame.length, found), b.nullable)
+            for var, b in frame.bound.items()
+        }
+        bound[self.var] = Binding(binding.rows, _combined(ctx, binding.at[None, :], frame.length, found))
+        weight = None if frame.weight is None else _combined(ctx, frame.weight[:, None], frame.length, found)
+        return Frame(frame.length * found, bound, weight)
 
     def _find(self, ctx: Context) -> Binding:
         if ctx.settings.traversal_mode == "scan":

@@ -11,10 +11,13 @@ import numpy as np
 from omnigraph.read.datum import Evaluate, as_mask
 from omnigraph.read.env import FrameEnv
 from omnigraph.read.frame import Context, Frame, Indices
+from omnigraph.read.limits import BLOCK_ROWS
 from omnigraph.read.memory import Memory, Run
 from omnigraph.read.trace import counted
 
 __all__ = ["FilterStep", "KeepStep", "Step", "described", "indented", "present", "run_step"]
+
+_BLOCKS = 64  # at most: a search finds its rows anew in each
 
 
 class Step(Protocol):
@@ -65,7 +68,17 @@ class FilterStep:
     def run(self, ctx: Context, frame: Frame) -> Frame:
         if frame.length == 0:
             return frame
-        return frame.take(as_mask(self.test(FrameEnv(ctx, frame)), frame.length))
+        if self.blocks or frame.length <= BLOCK_ROWS:  # what a block finds for one row serves others too
+            return frame.take(as_mask(self.test(FrameEnv(ctx, frame)), frame.length))
+        # The values asked for are taken for some rows at a time: a column for all of them may be far larger than the
+        # table it is of.
+        size = max(BLOCK_ROWS, frame.length // _BLOCKS)
+        masks = []
+        for at in range(0, frame.length, size):
+            ctx.check()
+            some = frame.part(at, at + size)
+            masks.append(as_mask(self.test(FrameEnv(ctx, some)), some.length))
+        return frame.take(np.concatenate(masks))
 
     def bind(self, memory: Memory) -> Run:
         return self.run

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from omnigraph.read.compare import by_constant
 from omnigraph.read.compute import Array, pc, py_buffer
-from omnigraph.read.datum import Datum, Fault, as_mask, columnar, is_null_type, nulls_like, validity
+from omnigraph.read.datum import Datum, Fault, Longs, as_mask, columnar, is_null_type, nulls_like, validity
 
 __all__ = ["matches", "replace", "split", "substring", "to_float", "to_int", "to_string"]
 
@@ -44,8 +44,8 @@ def _slices(texts: Array, starts: Array, counts: Array) -> Array:
     offsets = offsets - offsets[0]
     begins = np.append(np.flatnonzero((data & 0xC0) != 0x80), len(data))  # the byte each character begins at
     first = np.searchsorted(begins, offsets)  # each text's first character
-    low = np.minimum(pc.fill_null(starts, 0).to_numpy(zero_copy_only=False), 2**31).astype(np.int64)
-    many = np.minimum(pc.fill_null(counts, 0).to_numpy(zero_copy_only=False), 2**31).astype(np.int64)
+    low = _places(starts)
+    many = _places(counts)
     begin = begins[np.minimum(first[:-1] + low, first[1:])]
     end = begins[np.minimum(first[:-1] + low + many, first[1:])]
     sizes = np.where(valid, end - begin, 0)
@@ -55,6 +55,13 @@ def _slices(texts: Array, starts: Array, counts: Array) -> Array:
     buffers = py_buffer(made), py_buffer(np.ascontiguousarray(kept))
     out = pa.LargeStringArray.from_buffers(len(sizes), *buffers).cast(pa.string())
     return pc.if_else(pa.array(valid), out, pa.scalar(None, pa.string()))
+
+
+def _places(numbers: Array) -> Longs:
+    """Whole numbers of any width, those past the end of any text as one."""
+    values = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
+    wide = values if values.dtype == np.uint64 else values.astype(np.int64)
+    return np.minimum(wide, wide.dtype.type(2**31)).astype(np.int64)
 
 
 def replace(value: Datum, old: Datum, new: Datum) -> Datum:

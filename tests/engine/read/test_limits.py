@@ -13,7 +13,7 @@ import pytest
 from omnigraph import read
 from omnigraph.errors import BadRequest
 from omnigraph.query import compile_query
-from omnigraph.read import expand, hops
+from omnigraph.read import env, expand, hops, scan, steps
 from omnigraph.read.adjacency import adjacency
 from omnigraph.read.settings import read_settings
 from omnigraph.read.tables import TABLES
@@ -101,6 +101,86 @@ def test_blocks_of_work_give_the_same_and_are_where_a_query_can_be_cancelled(
     with pytest.raises(BadRequest) as cancelled:
         ask(crowd, body, cancelled=lambda: next(left, None) is None)
     assert cancelled.value.code == "query_cancelled"
+
+
+@pytest.mark.parametrize(
+    ("body", "module", "block"),
+    [
+        ("match { $a: Person $b: Person } return { $a.age, $b.age } limit 5", scan, "_AT_ONCE"),
+        ("match { $a: Person $b: Person $a.age + $b.age = 7 } return { $a.age, $b.age }", steps, "BLOCK_ROWS"),
+        ('match { $a: Person matches($a.bio, "x+") } return { count($a) as n }', env, "_AT_ONCE"),
+    ],
+)
+def test_combinations_and_conditions_are_worked_through_in_blocks(
+    crowd: Any, monkeypatch: pytest.MonkeyPatch, body: str, module: Any, block: str
+) -> None:
+    asked = 0
+
+    def once_more() -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    whole = ask(crowd, body, cancelled=once_more).to_pylist()
+    few = asked
+    monkeypatch.setattr(module, block, 20)
+    asked = 0
+    assert ask(crowd, body, cancelled=once_more).to_pylist() == whole
+    assert asked > few + 10
+
+
+def test_one_pattern_a_row_is_worked_through_in_blocks(crowd: Any) -> None:
+    asked = 0
+
+    def once_more() -> bool:
+        nonlocal asked
+        asked += 1
+        return False
+
+    constant = 'match { $a: Person $b: Person $b.age < 9 contains($a.bio, "p1") } return { count($a) as n }'
+    ask(crowd, constant, cancelled=once_more)
+    few, asked = asked, 0
+    by_row = "match { $a: Person $b: Person $b.age < 9 contains($a.bio, replace($b.bio, $a.name, $b.name)) }"
+    ask(crowd, by_row + " return { count($a) as n }", cancelled=once_more)
+    assert asked > few  # four hundred patterns
+
+
+PREDICATES = [
+    "$a.age > 3",
+    '$a.name starts_with "p01"',
+    'substring($a.bio, $a.age, 2) = "xx"',
+    "$a.age > 5 and 100 / ($a.age - 5) > 2",
+    'search($a.bio, "xx") or $a.age in [3, 4, 399]',
+    'replace($a.name, "p0", $a.bio) contains "x1"',
+    'length(split($a.name, "1")) = 2',
+    "exists { $a knows $b $b.age < $a.age }",
+    'case when $a.age < 9 then $a.name else $a.bio end > "p"',
+    "coalesce($a.bio, $a.name) != $a.name",
+]
+
+
+@pytest.mark.parametrize("predicate", PREDICATES)
+def test_conditions_are_the_same_in_parts(crowd: Any, monkeypatch: pytest.MonkeyPatch, predicate: str) -> None:
+    alone = f"match {{ $a: Person {predicate} }} return {{ $a.age as n }} order {{ n }}"
+    pairs = f"match {{ $a: Person $b: Person $b.age < 3 {predicate} $b.age != $a.age }} "
+    pairs += "return { $a.age as n, $b.age as m } order { n, m }"
+    whole = [ask(crowd, body).to_pylist() for body in (alone, pairs)]
+    assert all(whole)
+    monkeypatch.setattr(env, "_AT_ONCE", 64)
+    monkeypatch.setattr(steps, "BLOCK_ROWS", 50)
+    monkeypatch.setattr(scan, "_AT_ONCE", 100)
+    assert [ask(crowd, body).to_pylist() for body in (alone, pairs)] == whole
+
+
+def test_no_memory_left_is_a_refusal(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*args: Any, **kwargs: Any) -> None:
+        raise MemoryError("malloc of size 1 failed")
+
+    monkeypatch.setattr(crowd, "scan", full)
+    with pytest.raises(BadRequest) as refused:
+        ask(crowd, "match { $a: Person } return { $a.bio }")
+    assert refused.value.code == "query_too_large"
+    assert "query `q`" in refused.value.message
 
 
 def test_a_query_gives_up_soon_after_its_time(crowd: Any) -> None:
