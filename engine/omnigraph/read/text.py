@@ -61,7 +61,8 @@ def _places(numbers: Array) -> Longs:
     """Whole numbers of any width, those past the end of any text as one."""
     values = pc.fill_null(numbers, 0).to_numpy(zero_copy_only=False)
     wide = values if values.dtype == np.uint64 else values.astype(np.int64)
-    return np.minimum(wide, wide.dtype.type(2**31)).astype(np.int64)
+    out: Longs = np.minimum(wide, wide.dtype.type(2**31)).astype(np.int64)
+    return out
 
 
 def replace(value: Datum, old: Datum, new: Datum) -> Datum:

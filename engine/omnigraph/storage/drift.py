@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import lance
@@ -9,7 +10,7 @@ import lance
 from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
 
-__all__ = ["mark_of", "neutral", "neutral_upto", "operation_of"]
+__all__ = ["mark_of", "neutral", "neutral_upto", "operation_of", "transaction_of"]
 
 _NEUTRAL = frozenset({"CreateIndex", "ReserveFragments", "Rewrite", "UpdateConfig"})
 
@@ -20,7 +21,7 @@ def operation_of(dataset: lance.LanceDataset, version: int) -> tuple[str, Any]:
     Lance's Python can't build the record of a compaction that carried indices over, and says so by this one error.
     """
     try:
-        transaction = dataset.read_transaction(version)
+        transaction = transaction_of(dataset, version)
     except TypeError as error:
         if "RewrittenIndex" not in str(error):
             raise
@@ -30,10 +31,19 @@ def operation_of(dataset: lance.LanceDataset, version: int) -> tuple[str, Any]:
     return type(transaction.operation).__name__, transaction.operation
 
 
+def transaction_of(dataset: lance.LanceDataset, version: int) -> Any:
+    """The transaction that made a version, or None; raises what Lance does.
+
+    Lance keeps a handle to itself while it reads one, and every reader of that handle fails meanwhile ("Already mutably
+    borrowed"), or it fails itself: a copy of the handle, which costs nothing, is asked.
+    """
+    return copy.copy(dataset).read_transaction(version)
+
+
 def mark_of(dataset: lance.LanceDataset, version: int) -> str | None:
     """The sidecar that the transaction of a version names; index builds and compactions carry no mark."""
     try:
-        transaction = dataset.read_transaction(version)
+        transaction = transaction_of(dataset, version)
     except TypeError as error:
         if "RewrittenIndex" not in str(error):
             raise

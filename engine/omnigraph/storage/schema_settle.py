@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from omnigraph.errors import NotFound, OmniGraphError
+from omnigraph.storage.drift import transaction_of
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import drop_lineage
 from omnigraph.storage.layout import MAIN, MANIFEST, MARK, SCHEMA_LOCK
@@ -171,7 +172,7 @@ def _made_by(engine: Engine, location: str, name: str) -> bool:
         return False
     try:
         with lance_errors(f"reading who made {location}"):
-            transaction = engine.store.version(location, None, 1).read_transaction(1)
+            transaction = transaction_of(engine.store.version(location, None, 1), 1)
     except NotFound:
         return False
     return transaction is not None and (transaction.transaction_properties or {}).get(MARK) == name
