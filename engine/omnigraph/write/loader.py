@@ -48,7 +48,7 @@ from omnigraph.write.merge_rows import fold_repeats, merge_rows
 from omnigraph.write.pool import system_pool
 from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine, finish, finished, nothing_left
 from omnigraph.write.rows import Reading
-from omnigraph.write.sources import Source, SourcePlan, plan_sources
+from omnigraph.write.sources import PACKED, Source, SourceFile, SourcePlan, plan_sources
 from omnigraph.write.spool import Spool
 
 if TYPE_CHECKING:
@@ -76,7 +76,10 @@ FRAGMENT_ROWS = 50_000  # from here on rows are written as data files of their o
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What a load has done so far: records read, bytes of the sources finished, bytes of all."""
+    """What a load has done so far: records read, bytes of the sources read, bytes of all.
+
+    Of a file that is packed or has columns, the bytes count once it is finished.
+    """
 
     rows: int
     bytes: int
@@ -186,7 +189,7 @@ def load(
                 if aside is not None:
                     aside.watch(findings, plan)
                 if progress is not None:
-                    progress(Progress(rows, done_bytes, plan.size))
+                    progress(Progress(rows, done_bytes + _read_of(file, batch.rows), plan.size))
             done_bytes += file.size
             if progress is not None:
                 progress(Progress(rows, done_bytes, plan.size))
@@ -217,6 +220,13 @@ def load(
         )
     tables = tuple((k, item.read) for k, item in loaded.items())
     return LoadResult(tables, commit, branch, missing, operation, made, put_aside, lacking)
+
+
+def _read_of(file: SourceFile, rows: pa.RecordBatch) -> int:
+    """How far into its file these rows are, in bytes, as far as their places tell: those of text that isn't packed."""
+    if file.format != "ndjson" or file.path.endswith(PACKED) or not rows.num_rows:
+        return 0
+    return int(min(rows.column(ROW)[-1].as_py(), file.size))
 
 
 def _committed(

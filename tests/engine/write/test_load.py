@@ -341,3 +341,23 @@ def test_an_open_file_and_many_paths(graph: Repository, tmp_path: Path) -> None:
         assert load(graph, binary).rows == 3
         assert load(graph, text).rows == 2
     assert load(graph, "// nothing\n").commit is None
+
+
+def test_progress_tells_how_far_into_a_file_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("omnigraph.write.ndjson.BLOCK_BYTES", 2000)
+    repository = Repository.create(str(tmp_path / "g"), compile_schema(SCHEMA))
+    lines = [json.dumps({"type": "Person", "data": {"slug": f"p{i}", "name": f"n{i}"}}) for i in range(300)]
+    for name in ("a.ndjson", "b.ndjson"):
+        half = lines[:150] if name == "a.ndjson" else lines[150:]
+        (tmp_path / name).write_text("\n".join(half))
+    size = sum((tmp_path / name).stat().st_size for name in ("a.ndjson", "b.ndjson"))
+    seen: list[tuple[int, int]] = []
+    load(
+        repository,
+        [str(tmp_path / "a.ndjson"), str(tmp_path / "b.ndjson")],
+        progress=lambda p: seen.append((p.bytes, p.total_bytes)),
+    )
+    done = [at for at, _ in seen]
+    assert done == sorted(done)
+    assert len(set(done)) > 8
+    assert seen[-1] == (size, size)
