@@ -25,6 +25,7 @@ Chunked: TypeAlias = Any
 Scalar: TypeAlias = Any
 """A `pyarrow.Scalar`."""
 
+_INT32, _INT64 = pyarrow.int32(), pyarrow.int64()
 _TAKE: Any = pyarrow.compute.get_function("array_take")
 _TAKE_ROWS: Any = pyarrow.compute.get_function("take")
 _CHECKED: Any = pyarrow.compute.TakeOptions(boundscheck=True)
@@ -32,8 +33,9 @@ _CHECKED: Any = pyarrow.compute.TakeOptions(boundscheck=True)
 
 def indices(at: npt.NDArray[np.integer[Any]]) -> Array:
     """Positions for Arrow, not copied. `pa.array` takes longer, and imports `numpy.ma` the first time."""
-    at = np.ascontiguousarray(at, dtype=np.int64)
-    return pyarrow.Array.from_buffers(pyarrow.int64(), len(at), [None, py_buffer(at)])
+    narrow = at.dtype == np.int32
+    at = np.ascontiguousarray(at, None if narrow else np.int64)
+    return pyarrow.Array.from_buffers(_INT32 if narrow else _INT64, len(at), [None, py_buffer(at)])
 
 
 def taken(column: Array, at: Array) -> Array:
@@ -53,7 +55,7 @@ def flags(column: Array) -> npt.NDArray[np.bool_]:
 def whole_number(value: int) -> Array:
     """One number as an array of 64-bit integers; in Arrow's own way it takes three times as long."""
     data = py_buffer(value.to_bytes(8, sys.byteorder, signed=True))
-    return pyarrow.Array.from_buffers(pyarrow.int64(), 1, [None, data])
+    return pyarrow.Array.from_buffers(_INT64, 1, [None, data])
 
 
 def rows_of(table: pyarrow.Table, at: npt.NDArray[np.integer[Any]]) -> pyarrow.Table:
