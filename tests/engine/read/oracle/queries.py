@@ -60,8 +60,8 @@ class Drawing(Clauses):
         return value, f"{word} {value}"
 
     def returned(self, name: str, names: list[str], paths: list[str]) -> m.Column:
-        how = self.pick(["value", "value", "entity", "id", "list", "path"])
-        if how == "path" and paths:
+        how = self.pick(["value", "value", "entity", "id", "list"])
+        if paths and self.often(2):
             z = self.pick(paths)
             fn, at = self.pick([("length", 1), ("nodes", 0), ("edges", 1)])
             work = lambda v: len(v[1]) if fn == "length" else list(v[at])  # noqa: E731
