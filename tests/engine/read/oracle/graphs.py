@@ -227,31 +227,35 @@ class Change:
 
 
 def change(schema: Schema, graph: Graph, seed: object) -> tuple[Graph, Change]:
-    """A few rows deleted (nodes with their edges), a few written again, a few new ones, old ids among them."""
+    """A few rows deleted (nodes with their edges), a few written again, a few new ones, old ids among them.
+
+    About half the tables are left alone, so that what is kept of them goes on beside what changes.
+    """
     rng = random.Random(f"change {seed}")
+    touched = {key for key in schema.tables() if rng.randrange(2)}
     maker = _Maker(schema, seed)
     after = copy.deepcopy(graph)
     done = Change({}, {}, {})
     for kind in schema.nodes.values():
         rows = after[f"node:{kind.name}"]
-        for gone in _some(rng, list(rows), 2):
+        for gone in _some(rng, list(rows), 2 if f"node:{kind.name}" in touched else 0):
             del rows[gone]
             for edge in schema.edges.values():
                 table = after[f"edge:{edge.name}"]
                 for e in [e for e in table.values() if gone in _ends(edge, e, kind.name)]:
                     del table[e["id"]]
     for edge in schema.edges.values():
-        for gone in _some(rng, list(after[f"edge:{edge.name}"]), 2):
+        for gone in _some(rng, list(after[f"edge:{edge.name}"]), 2 if f"edge:{edge.name}" in touched else 0):
             del after[f"edge:{edge.name}"][gone]
     for key in schema.tables():
         entity = schema.nodes.get(key[5:]) or schema.edges[key[5:]]
         fixed = entity.key if isinstance(entity, NodeT) else ()
         rows, before = after[key], graph[key]
-        for old in _some(rng, list(rows), 3):
+        for old in _some(rng, list(rows), 3 if key in touched else 0):
             new = {p.name: p.value(rng) for p in entity.props.values() if p.name not in fixed}
             rows[old] = rows[old] | new
             done.upserts.setdefault(key, []).append(rows[old])
-        for _ in range(rng.choice([0, 1, 2, 3])):
+        for _ in range(rng.choice([0, 1, 2, 3]) if key in touched else 0):
             serial = rng.randrange(40)
             made = maker.node(entity, serial) if isinstance(entity, NodeT) else maker.edge(entity, after, serial)
             if made is not None and made["id"] not in rows:
