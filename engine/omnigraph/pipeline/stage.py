@@ -28,6 +28,7 @@ from omnigraph.write.constraints import unique_tokens
 from omnigraph.write.embedding import FILL_ROWS, fill_batch, made_vectors, provider, unfilled
 from omnigraph.write.findings import FILE, ROW, Findings
 from omnigraph.write.loader import table_rows
+from omnigraph.write.pool import system_pool
 from omnigraph.write.quarantine import without
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import SourceFile, Split, read_batches
@@ -203,7 +204,10 @@ def stage(task: StageTask) -> Staged:
     """Read one split. Bad records come back as findings; an unusable file as `error`. Nothing becomes visible."""
     catalog = _catalog(task.schema)
     # Rows that are written later, perhaps elsewhere, have their Blobs read from the shared folder.
-    with BlobSpool(blob_folder(task.folder) if task.refs is None else None, task.part) as blobs:
+    with (
+        system_pool(),
+        BlobSpool(blob_folder(task.folder) if task.refs is None else None, task.part) as blobs,
+    ):
         return _staged(task, catalog, blobs)
 
 

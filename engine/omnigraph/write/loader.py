@@ -45,6 +45,7 @@ from omnigraph.write.embedding import (
 from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.merge_rows import fold_repeats, merge_rows
+from omnigraph.write.pool import system_pool
 from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine, finish, finished, nothing_left
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import PACKED, Source, SourceFile, SourcePlan, plan_sources
@@ -171,6 +172,7 @@ def load(
     fills = embedder is not None
     merge = mode == "merge"
     with (
+        system_pool(),
         plan_sources(source, mapping, base.catalog, format=format) as plan,
         Spool() as spool,
         ExitStack() as spools,
