@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, Literal, TypeVar
 
@@ -335,7 +336,7 @@ def _from_columns(
     reading: Reading,
     file: int,
     label: str,
-    known_bad: Mapping[str, tuple[Array, list[str]]] | None,
+    known_bad: Mapping[str, Array] | None,
 ) -> TypedBatch:
     """Rows from columns shaped as `_group_schema`; `known_bad` marks values that were refused before."""
     known_bad = known_bad or {}
@@ -351,23 +352,24 @@ def _from_columns(
             # before a colon is a name.
             null = pc.match_substring_regex(lines.text.cast(pa.binary()), f'"{prop.name}"\\s*:\\s*null')
             omitted = pc.and_(pc.is_null(column), pc.invert(null))
-        bad, shown = known_bad.get(prop.name, (None, None))
+        bad = known_bad.get(prop.name)
         if bad is not None and omitted is not None:
             omitted = pc.and_(omitted, pc.invert(bad))
-        given[prop.name] = Given(column, omitted, bad, form=None, shown=shown)
+        given[prop.name] = Given(column, omitted, bad, form=None, show=partial(_shown, lines, ("data", prop.name)))
     inner, outer = parts["id"], table["id"].combine_chunks()
     for i in pc.indices_nonzero(pc.fill_null(pc.not_equal(inner, outer), False)).to_pylist():
         message = f"the record's id is {outer[i].as_py()!r}, and the one in its data {inner[i].as_py()!r}"
         reading.findings.add(BadRecord("id", message, entity.table_key, None, "id", file, int(lines.offsets[i])))
     ids = pc.coalesce(inner, outer)
-    ends: list[tuple[Cast, list[str] | None]] = []
+    ends: list[tuple[Cast, Callable[[int], str]]] = []
     if isinstance(entity, EdgeType):
         for name, node in (("from", entity.source), ("to", entity.target)):
-            bad, shown = known_bad.get(name, (None, None))
-            cast = _end(reading.catalog.nodes[node], table[name].combine_chunks())
+            bad = known_bad.get(name)
+            column = table[name].combine_chunks()
+            cast = _end(reading.catalog.nodes[node], column)
             if bad is not None:
                 cast = Cast(cast.column, bad if cast.bad is None else pc.or_(bad, cast.bad))
-            ends.append((cast, shown))
+            ends.append((cast, partial(_shown, lines, (name,))))
     return assemble(
         reading,
         entity,
@@ -378,6 +380,14 @@ def _from_columns(
         ends=ends,
         ids=None if ids.null_count == len(ids) else ids,
     )
+
+
+def _shown(lines: Lines, path: tuple[str, ...], at: int) -> str:
+    """A record's value as JSON. Columns know less: Arrow takes `true` for the text, and a whole number for a float."""
+    value = json.loads(lines.text[at].as_py())
+    for name in path:
+        value = value[name]
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _end(node: NodeType, column: Array) -> Cast:
@@ -471,7 +481,7 @@ def _from_records(
     n = len(records)
     part = lines.take(np.array([i for i, _ in records], dtype=np.int64))
     schema = _group_schema(entity, reading.catalog.nodes)
-    bad: dict[str, tuple[Array, list[str]]] = {}
+    bad: dict[str, Array] = {}
 
     def column(name: str, values: list[Any], kind: Type | None, arrow: pa.DataType) -> Array:
         out, wrong = [], np.zeros(n, dtype=bool)
@@ -482,17 +492,19 @@ def _from_records(
                 out.append(None)
                 wrong[i] = True
         if wrong.any():
-            bad[name] = (pa.array(wrong), [json.dumps(v, ensure_ascii=False) for v in values])
+            bad[name] = pa.array(wrong)
         return pa.array(out, arrow)
 
     datas = [r.get("data") or {} for _, r in records]
-    fields = [column("id", [d.get("id") for d in datas], Type("String"), pa.string())]
+    given_ids = {"data.id": [d.get("id") for d in datas], "id": [r.get("id") for _, r in records]}
+    made_ids = {name: column(name, values, Type("String"), pa.string()) for name, values in given_ids.items()}
+    fields = [made_ids["data.id"]]
     fields += [
         column(p.name, [d.get(p.name) for d in datas], p.type, json_type(p.type)) for p in entity.properties.values()
     ]
     struct = schema.field("data").type
     columns: dict[str, Array] = {
-        "id": column("id", [r.get("id") for _, r in records], Type("String"), pa.string()),
+        "id": made_ids["id"],
         "data": pa.StructArray.from_arrays(fields, fields=list(struct)),
     }
     if isinstance(entity, EdgeType):
@@ -501,14 +513,10 @@ def _from_records(
             columns[name] = column(
                 name, [r.get(name) for _, r in records], kinds[0] if len(kinds) == 1 else None, schema.field(name).type
             )
-    if "id" in bad:
-        mask, shown = bad["id"]
-        for i in np.flatnonzero(np.asarray(mask)):
-            reading.findings.add(
-                BadRecord(
-                    "type", f"id: {shown[i]} is not a String", entity.table_key, None, "id", file, int(part.offsets[i])
-                )
-            )
+    for name in sorted(given_ids.keys() & bad.keys()):
+        for i in np.flatnonzero(np.asarray(bad[name])):
+            message = f"id: {json.dumps(given_ids[name][i], ensure_ascii=False)} is not a String"
+            reading.findings.add(BadRecord("type", message, entity.table_key, None, "id", file, int(part.offsets[i])))
     return _from_columns(entity, part, pa.table(columns), reading, file, label, bad)
 
 

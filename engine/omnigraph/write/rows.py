@@ -7,7 +7,8 @@ makes vectors has those of the vectors in any mode.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +27,17 @@ from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
 from omnigraph.write.keys import hashed_ids, render_key
 from omnigraph.write.mapping import DateFormat
 
-__all__ = ["Given", "Reading", "TypedBatch", "assemble", "default_column", "endpoint", "key_parts", "row_schema"]
+__all__ = [
+    "Given",
+    "Reading",
+    "TypedBatch",
+    "assemble",
+    "default_column",
+    "endpoint",
+    "key_parts",
+    "row_schema",
+    "value_text",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +80,7 @@ class Given:
         bad: mask of values that are already known not to fit.
         text: the source knows text only.
         form: how dates are written.
-        shown: what to show of a bad value instead of the column's own (texts, one a record).
+        show: what shows the value that a record gives; None: the column's own value is shown.
     """
 
     column: Array | Chunked
@@ -77,7 +88,7 @@ class Given:
     bad: Array | None = None
     text: bool = False
     form: DateFormat | None = None
-    shown: Sequence[str] | None = None
+    show: Callable[[int], str] | None = None
 
 
 def row_schema(entity: NodeType | EdgeType, *, merge: bool, fills: bool = False) -> pa.Schema:
@@ -125,7 +136,7 @@ def assemble(
     file_label: str,
     positions: npt.NDArray[Any],
     given: Mapping[str, Given],
-    ends: Sequence[tuple[Cast, Sequence[str] | None]] = (),
+    ends: Sequence[tuple[Cast, Callable[[int], str]]] = (),
     ids: Array | None = None,
 ) -> TypedBatch:
     """Rows of one type from columns of equal length; what doesn't fit goes to the findings.
@@ -134,7 +145,7 @@ def assemble(
         file: number of the source in the load; `file_label` its name, which seeds ids.
         positions: where each record stands in the source (int64).
         given: the properties that come from the source; the others are omitted in every record.
-        ends: for edges, the ids of source and target, each with texts to show where a value didn't fit.
+        ends: for edges, the ids of source and target, each with what shows the given value of a record.
         ids: given ids (utf8), null where a record has none; None when no record has.
     """
     n, key, findings = len(positions), entity.table_key, reading.findings
@@ -162,9 +173,9 @@ def assemble(
         columns[prop.name] = column
         omitted[prop.name] = it.omitted if it.omitted is not None else pa.array(np.zeros(n, dtype=bool))
     own: dict[str, Array] = {}
-    for name, (cast, shown) in zip(("src", "dst"), ends, strict=False):
+    for name, (cast, show) in zip(("src", "dst"), ends, strict=False):
         own[name] = cast.column
-        _report_end(findings, key, origin, cast, name, shown)
+        _report_end(findings, key, origin, cast, name, show)
     generated = False
     if entity.key:
         own["id"] = render_key([own[p] if p in own else columns[p] for p in entity.key])
@@ -200,13 +211,15 @@ def _either(a: Array | None, b: Array | None) -> Array | None:
     return b if a is None else a if b is None else pc.or_(a, b)
 
 
-def _value_text(value: Scalar) -> str:
+def value_text(value: Scalar) -> str:
+    """A value as findings show it: as JSON where JSON has it, whatever way a file was read in."""
     if pa.types.is_timestamp(value.type) and value.type.unit == "ns":  # what Python calls it depends on pandas
         return str(value.cast(pa.string()))
     if value.is_valid and pa.types.is_list(value.type):
-        return f"[{', '.join(map(_value_text, value.values))}]"
+        return f"[{', '.join(map(value_text, value.values))}]"
     try:
-        return repr(value.as_py())
+        plain = value.as_py()
+        return json.dumps(plain, ensure_ascii=False) if isinstance(plain, (str, int, float)) else repr(plain)
     except (ValueError, OverflowError):  # finer than Python's times, or of a year that it doesn't have
         return str(value.cast(pa.string()))
 
@@ -219,7 +232,7 @@ def _report_type(findings: Findings, key: str, origin: pa.RecordBatch, bad: Arra
             given = it.column[row["at"]].as_py()
             if given is not None:
                 return f"{prop.name}: {blob_problem(given)}"
-        value = it.shown[row["at"]] if it.shown is not None else _value_text(it.column[row["at"]])
+        value = it.show(row["at"]) if it.show is not None else value_text(it.column[row["at"]])
         wanted = (
             f"{prop.type} written as {it.form.pattern}"
             if it.form is not None
@@ -231,7 +244,7 @@ def _report_type(findings: Findings, key: str, origin: pa.RecordBatch, bad: Arra
 
 
 def _report_end(
-    findings: Findings, key: str, origin: pa.RecordBatch, cast: Cast, name: str, shown: Sequence[str] | None
+    findings: Findings, key: str, origin: pa.RecordBatch, cast: Cast, name: str, show: Callable[[int], str]
 ) -> None:
     word = "from" if name == "src" else "to"
     numbered = origin.append_column("at", pa.array(np.arange(origin.num_rows)))
@@ -240,7 +253,7 @@ def _report_end(
         missing = pc.and_(missing, pc.invert(cast.bad))
 
         def text(row: dict[str, Any]) -> str:
-            return f"{word}: {_short(shown[row['at']]) if shown is not None else 'the value'} is no key of the node"
+            return f"{word}: {_short(show(row['at']))} is no key of the node"
 
         findings.add_rows("type", key, numbered, cast.bad, text, property=word)
     if cast.column.null_count:

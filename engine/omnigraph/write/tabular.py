@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -19,7 +20,7 @@ from omnigraph.storage.blobs import PIECE_BYTES
 from omnigraph.write.blobs import blob_names
 from omnigraph.write.columns import Cast, cast_column, values_column
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
-from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint
+from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, value_text
 
 __all__ = ["BATCH_ROWS", "column_names", "mapped_batches", "read_table", "read_tabular", "typed_rows"]
 
@@ -253,10 +254,11 @@ def typed_rows(
     for name, value in plan.constants.items():
         one = values_column([value]).take(pa.array(np.zeros(n, dtype=np.int64)))
         given[name] = Given(one, form=source.date_format(name))
-    ends: list[tuple[Cast, None]] = []
+    ends: list[tuple[Cast, Callable[[int], str]]] = []
     if isinstance(entity, EdgeType):
         for columns, node in ((plan.from_, entity.source), (plan.to, entity.target)):
-            ends.append((endpoint(reading.catalog.nodes[node], [column(c) for c in columns], text=text), None))
+            parts = [column(c) for c in columns]
+            ends.append((endpoint(reading.catalog.nodes[node], parts, text=text), partial(_shown, parts)))
     ids = None
     if plan.id is not None:
         cast = cast_column(column(plan.id), Type("String"))
@@ -275,3 +277,8 @@ def typed_rows(
         ends=ends,
         ids=ids,
     )
+
+
+def _shown(parts: Sequence[Array], at: int) -> str:
+    texts = [value_text(part[at]) for part in parts]
+    return texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"

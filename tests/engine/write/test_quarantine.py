@@ -287,3 +287,36 @@ def test_the_command(graph: Graph, tmp_path: Path, capsys: pytest.CaptureFixture
     ran = capsys.readouterr()
     assert json.loads(ran.out)["quarantined"] == 1
     assert f"1 bad record was left out; {tmp_path}/bad has the reasons" in ran.err
+
+
+PAIRS = """
+node Place { country: String  town: I32  born: Date?  size: F64?  open: Bool?  level: enum(low, high)?  tags: [I32]?
+             @key(country, town) }
+edge Near: Place -> Place
+"""
+
+
+def test_what_is_said_of_a_record_does_not_depend_on_those_beside_it(tmp_path: Path) -> None:
+    """A value of another JSON type sends a block's records through another reader than one that merely doesn't fit."""
+    wrong = [("born", "yesterday"), ("level", 'b"oß'), ("tags", [1, 99_999_999_999]), ("born", 3.5), ("size", "x"),
+             ("open", 1), ("level", 2), ("tags", "x"), ("level", ["low"]), ("open", "true")]  # fmt: skip
+    lines = [json.dumps({"type": "Place", "data": {"country": "c", "town": i, k: v}}) for i, (k, v) in enumerate(wrong)]
+    ends = [["c"], ["c", "x"], 5, [["c"], {}], ["c", True], "c"]
+    lines += [json.dumps({"edge": "Near", "from": end, "to": end}) for end in ends]
+    lines += [
+        json.dumps({"edge": "Near", "from": ["c", "1"], "to": ["c", "2"], "id": 7}),
+        json.dumps({"edge": "Near", "from": ["c", "1"], "to": ["c", "2"], "data": {"id": True}}),
+    ]
+    graph = omnigraph.init(tmp_path / "g", schema=PAIRS)
+
+    def said(name: str, part: list[str]) -> list[tuple[str, list[str]]]:
+        source = tmp_path / f"{name}.jsonl"
+        source.write_text("\n".join(part))
+        graph.load(source, quarantine=tmp_path / f"{name}.bad")
+        return [(e["raw"], [r["message"] for r in e["reasons"]]) for e in put_aside(tmp_path / f"{name}.bad")]
+
+    together = said("all", lines)
+    assert [raw for raw, _ in together] == lines
+    assert together == [one for i, line in enumerate(lines) for one in said(f"one{i}", [line])]
+    assert together[0][1] == ['born: "yesterday" is not Date']
+    assert together[len(wrong)][1] == ['from: ["c"] is no key of the node', 'to: ["c"] is no key of the node']
