@@ -230,9 +230,9 @@ class ExpandStep:
     def bind(self, memory: Memory) -> Run:
         hops = self.walk.bind(memory)
         if self.edge_var is not None:
-            memory.bound[self.edge_var] = None
+            memory.bind(self.edge_var, None)
         if not self.bound:
-            memory.bound[self.target] = hops.far
+            memory.bind(self.target, hops.far)
         memory.once = self.target if self.set_only else None
         if self.carried is not None:
             memory.keep(self.carried)

@@ -35,6 +35,7 @@ class Memory:
         ctx: an execution on the snapshot; only what all of them share may be taken from it.
         bound: the variables that the steps bound so far have bound, and the cached table each points into; None where
             only a run tells.
+        begun: whether a step has bound a variable, one that is dropped by now perhaps: its rows stand in the frame.
         once: the variable whose rows each stand once in the frame, if that is certain.
         holds: the entries of the cache that what was asked for is made of.
     """
@@ -42,6 +43,7 @@ class Memory:
     def __init__(self, ctx: Context) -> None:
         self.ctx = ctx
         self.bound: dict[str, Rows | None] = {}
+        self.begun = False
         self.once: str | None = None
         self.holds: list[Hashable] = []
 
@@ -62,6 +64,11 @@ class Memory:
     def _kept(self, key: Hashable) -> Sized | None:
         self.holds.append(key)
         return self.ctx.tables.kept.get(key)
+
+    def bind(self, var: str, rows: Rows | None) -> None:
+        """Note what a step binds."""
+        self.bound[var] = rows
+        self.begun = True
 
     def keep(self, names: Iterable[str]) -> None:
         """Forget variables that a step drops."""

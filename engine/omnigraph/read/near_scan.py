@@ -83,7 +83,8 @@ class NearScanStep:
     def bind(self, memory: Memory) -> Run:
         if self._index(memory.ctx) is None:
             return self.scan.bind(memory)
-        memory.bound[self.scan.var] = memory.once = None
+        memory.bind(self.scan.var, None)
+        memory.once = None
         return self.run
 
     def expected(self, rows: float) -> float:

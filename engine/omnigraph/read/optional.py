@@ -48,7 +48,8 @@ class OptionalStep:
         return out
 
     def bind(self, memory: Memory) -> Run:
-        memory.bound.update(dict.fromkeys(self.binds))
+        for name in self.binds:
+            memory.bind(name, None)
         memory.once = None
         return self.run
 

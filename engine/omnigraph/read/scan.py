@@ -117,8 +117,8 @@ class ScanStep:
 
     def bind(self, memory: Memory) -> Run:
         table = memory.table(self.table_key, self.needed)
-        memory.once = None if memory.bound else self.var
-        memory.bound[self.var] = table
+        memory.once = None if memory.begun else self.var
+        memory.bind(self.var, table)
         found = self._finder(table)
         return lambda ctx, frame: self._beside(ctx, frame, Binding(table, found(ctx)))
 

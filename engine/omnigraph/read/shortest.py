@@ -266,9 +266,10 @@ class ShortestStep:
         return out.bind(self.path, path)
 
     def bind(self, memory: Memory) -> Run:
-        memory.bound[self.path] = memory.once = None
+        memory.bind(self.path, None)
+        memory.once = None
         if not self.bound:
-            memory.bound[self.target] = None
+            memory.bind(self.target, None)
         return self.run
 
     def expected(self, rows: float) -> float:

@@ -47,7 +47,8 @@ class TextScanStep:
         table = memory.table(self.scan.table_key, self.scan.needed)
         if isinstance(table.kept("words", self.prop.name), TextIndex):
             return self.scan.bind(memory)
-        memory.bound[self.scan.var] = memory.once = None
+        memory.bind(self.scan.var, None)
+        memory.once = None
         return self.run
 
     def _words(self, ctx: Context, *, count: bool) -> tuple[str, ...] | None:

@@ -62,6 +62,10 @@ QUERIES = [
     KEY + "$s = shortest $p knows{1,4} $f } return { $f.name, length($s) as n } }",
     KEY + "$p knows{1,2}[since < 3] $f } return { $f.name } }",
     "query q($k: String) { match { $p: Person $c: Company } return { $p.name, $c.name } limit 5 }",
+    "query q($k: String) { match { $p: Person $o: Person } return { count(distinct $o) as n, count($o) as all } }",
+    "query q($k: String) { match { $p: Person $o: Person } return { count(distinct $p) as n } }",
+    "query q($k: String) { match { optional { $c: Person } $p: Person } return { count(distinct $p.id) as n } }",
+    "query q($k: String) { match { $p knows $f $o: Person } return { count(distinct $o) as n } }",
     "query q($k: String) { match { $p: Person $p.name > $k } return { $p.city, count($p) as n } }",
 ]
 
