@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from omnigraph.read.adjacency import Links
+from omnigraph.read.adjacency import Adjacency, Links
 from omnigraph.read.datum import Evaluate, Longs
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Context, Indices
@@ -118,9 +118,17 @@ class Neighbours(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """Adjacency in memory. `columns` are those read of the edges."""
+    """Adjacency in memory.
+
+    Args:
+        adjacency: held whole, since it keeps the positions of its three tables, whatever leaves the cache meanwhile: an
+            edge table read again could number its rows another way.
+        links: its links in the way's direction.
+        columns: those read of the edges.
+    """
 
     way: HopWay
+    adjacency: Adjacency
     links: Links
     columns: tuple[str, ...]
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from omnigraph.read.adjacency import Adjacency, Links
+from omnigraph.read.adjacency import Adjacency
 from omnigraph.read.frame import Context, Frame
 from omnigraph.read.hops import HopWay
 from omnigraph.read.kept import Sized
@@ -54,12 +54,12 @@ class Memory:
             raise NotInMemory
         return found
 
-    def links(self, way: HopWay) -> Links:
+    def adjacency(self, way: HopWay) -> Adjacency:
         """The adjacency of a way. Raises NotInMemory."""
         found = self._kept(self.ctx.adjacency.key(self.ctx.snapshot, way.edge, *way.ends))
         if not isinstance(found, Adjacency):
             raise NotInMemory
-        return found.links(way.direction)
+        return found
 
     def _kept(self, key: Hashable) -> Sized | None:
         self.holds.append(key)

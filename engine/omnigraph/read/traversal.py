@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.read.adjacency import Links
+from omnigraph.read.adjacency import Adjacency, Links
 from omnigraph.read.datum import Longs
 from omnigraph.read.distinct import once
 from omnigraph.read.frame import Binding, Context, Frame, Indices
@@ -100,24 +100,25 @@ class Traversal:
     # ---- the two ways ----
 
     def _stored(self, ctx: Context, near: Binding, far: Binding | None, work: Work[Result]) -> Result:
-        links = [ctx.adjacency.get(ctx.snapshot, w.edge, *w.ends).links(w.direction) for w in self.ways]
+        found = [ctx.adjacency.get(ctx.snapshot, w.edge, *w.ends) for w in self.ways]
         far_rows = ctx.tables.get(ctx.snapshot, self.far).load(ctx.snapshot, (*self.far_columns, "id"))
         near_rows = ctx.tables.get(ctx.snapshot, self.near).load(ctx.snapshot, ("id",))
-        hops = self._opened(near_rows, far_rows, links)
+        hops = self._opened(near_rows, far_rows, found)
         return work(hops, within(near, near_rows), None if far is None else within(far, far_rows))
 
     def bind(self, memory: Memory) -> Hops:
         """Opened through adjacency, for all that read the snapshot. Raises NotInMemory."""
         if memory.ctx.settings.traversal_mode not in ("", "csr"):
             raise NotInMemory
-        links = [memory.links(way) for way in self.ways]
+        found = [memory.adjacency(way) for way in self.ways]
         near_rows, far_rows = memory.table(self.near, ("id",)), memory.table(self.far, (*self.far_columns, "id"))
-        return self._opened(near_rows, far_rows, links)
+        return self._opened(near_rows, far_rows, found)
 
-    def _opened(self, near: Rows, far: Rows, links: list[Links]) -> Hops:
+    def _opened(self, near: Rows, far: Rows, found: list[Adjacency]) -> Hops:
         columns = (*self.edge_columns, *(self.where.columns if self.where else ()))
-        ways = tuple(Stored(way, found, columns) for way, found in zip(self.ways, links, strict=True))
-        plain = links[0] if len(links) == 1 and self.where is None else None
+        both = zip(self.ways, found, strict=True)
+        ways = tuple(Stored(way, adjacency, adjacency.links(way.direction), columns) for way, adjacency in both)
+        plain = ways[0].links if len(ways) == 1 and self.where is None else None
         return Hops(near, far, far.rows, ways, self.where, plain)
 
     def _looked_up(self, ctx: Context, near: Binding, far: Binding | None, work: Work[Result]) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
 import threading
@@ -306,6 +307,30 @@ def test_a_version_dropped_and_numbered_another_way_is_not_taken_for_the_first(t
     gc.collect()
     for snapshot in (middle, last):
         assert answers(snapshot) == cold(snapshot)
+
+
+def test_a_query_keeps_the_positions_it_began_with(tmp_path: Path) -> None:
+    """Whatever other queries push out of the cache between its steps: the edges it met are those it reads."""
+    graph = omnigraph.init(tmp_path / "graph", schema=SCHEMA)
+    rng = random.Random(4)
+    edges = [{"edge": "Knows", "id": f"k{i}", "from": f"p{i}", "to": f"p{i + 1}"} for i in range(5)]
+    lines = [node(f"p{i}", rng) for i in range(6)] + [json.dumps(e | {"data": {"since": 0}}) for e in edges]
+    graph.load("\n".join(lines), mode="append")
+    answers(graph.snapshot())
+    graph.load(json.dumps(edges[0] | {"data": {"since": 1}}), mode="merge")  # a scan finds it at the end from now on
+    snapshot = graph.snapshot()
+    text = "query q() { match { $p $e:knows $q } return { $p.name, $e.since } order { $p.name } }"
+    compiled, chosen = compile_query(text, snapshot.catalog), replace(read_settings(), traversal_mode="csr")
+
+    def others() -> bool:
+        TABLES.clear()
+        gc.collect()
+        return False
+
+    want = read.execute(compiled, snapshot, {}, settings=chosen)
+    assert want.column(1).to_pylist() == [1, 0, 0, 0, 0]
+    for _ in range(2):
+        assert read.execute(compiled, snapshot, {}, settings=chosen, cancelled=others).equals(want)
 
 
 def test_adjacency_counts_among_the_bytes_kept(tmp_path: Path) -> None:
