@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import operator
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -223,6 +224,42 @@ def test_pushed_conditions_are_quoted() -> None:
     )
     where: Any = compiled.operators[0]
     assert pushed_filter(where.where, {}) == "`name` = 'o''x' AND `age` IN (1, 2)"
+
+
+OPS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize(
+    ("name", "kind", "value"),
+    [
+        ("name", "String", "bob"),
+        ("city", "String", "x"),
+        ("age", "I64", 5),
+        ("age", "I64", 2**40),
+        ("big", "I64", 2**53 + 1),
+        ("size", "U64", 7),
+        ("size", "I64", -1),
+    ],
+)
+def test_what_is_pushed_leaves_the_rows_of_the_condition(
+    graph: Snapshot, op: str, name: str, kind: str, value: Any
+) -> None:
+    rows: list[dict[str, Any]] = [p for p in PEOPLE if p[name] is not None]  # type: ignore[index]
+    forward = [p["name"] for p in rows if OPS[op](p[name], value)]
+    mirrored = [p["name"] for p in rows if OPS[op](value, p[name])]
+    for condition, want in ((f"$p.{name} {op} $v", forward), (f"$v {op} $p.{name}", mirrored)):
+        text = f"query q($v: {kind}) {{ match {{ $p: Person {condition} }} return {{ $p.name as n }} order {{ n }} }}"
+        compiled = compile_query(text, CATALOG)
+        scan: Any = compiled.operators[0]
+        pushed = pushed_filter(scan.where, {"v": value})
+        assert (pushed is None) == (value in (2**40, -1))  # what the column can't hold stays behind
+        if pushed is not None:
+            left = graph.scan("node:Person", columns=["name"], filter=pushed).column("name").to_pylist()
+            assert sorted(left) == want, pushed
+        assert read.execute(compiled, graph, {"v": value}).column("n").to_pylist() == want
 
 
 def test_time_and_cancellation(graph: Snapshot) -> None:

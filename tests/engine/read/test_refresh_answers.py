@@ -123,6 +123,8 @@ class Kept:
             return what
         key = self.rng.choice(["node:Person", "node:Person", "edge:Knows", "edge:Knows", "edge:Works", "node:Firm"])
         what = self.rng.choice(["update", "update", "append", "delete"] if key != "node:Firm" else ["update"])
+        if len(self.rows[key]) < 10 and key != "node:Firm":
+            what = "append"  # many deletes, and those of nodes take edges with them
         done = Change({}, {}, {})
         for _ in range(self.rng.choice([1, 1, 2, 3])):
             getattr(self, what)(done, key)

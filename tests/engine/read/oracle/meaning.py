@@ -281,6 +281,7 @@ class Query:
             return self._groups(rows, world)
         ranked = {r: r.values(rows, world) for r in self._rankings()}
         made = []
+        ties = sorted((v for v in self.match.bound() if not v.startswith("path")), key=lambda v: v.startswith("_"))
         for i, row in enumerate(rows):
             cells = tuple(ranked[c.ranking][i] if c.ranking else c.value.of(row, world) for c in self.columns)
             keys = [
@@ -289,7 +290,7 @@ class Query:
             ]  # fmt: skip
             if any(k.ranking and v is None for k, v in zip(self.keys, keys, strict=True)):
                 continue
-            made.append((cells, keys, [row[v] and row[v]["id"] for v in self.match.bound() if not _no_tie(row[v], v)]))
+            made.append((cells, keys, [row[v] and row[v]["id"] for v in ties]))
         if self.distinct:
             once = {_hashable(c): (c, k, [_ordered(x) for x in c]) for c, k, _ in reversed(made)}
             made = list(once.values())
@@ -342,11 +343,6 @@ def _turned(rows: list[Any], at: int) -> list[Any]:
         else:
             out.insert(0, [row])
     return [row for group in out for row in group]
-
-
-def _no_tie(value: Any, name: str) -> bool:
-    """Paths and unnamed ends break no tie."""
-    return isinstance(value, tuple) or name.startswith(("_", "path"))
 
 
 def _ordered(value: Any) -> Any:
