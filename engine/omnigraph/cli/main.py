@@ -52,6 +52,9 @@ _MODULES = {
 # Those that write nothing: Ctrl-C need not wait for them.
 _READS = frozenset({"query", "explain", "snapshot", "commit", "changes", "verify", "lint"})
 
+# Those in whose process nothing uses pandas. Tasks may run Spark, and extensions anything.
+_WITHOUT_PANDAS = frozenset(name for commands in _MODULES.values() for name in commands) - {"task"}
+
 
 def build(command: str | None = None) -> typer.Typer:
     """The `omnigraph` command.
@@ -116,6 +119,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"omnigraph {version('omnigraph')}")
         return 0
+    if argv is None and args and args[0] in _WITHOUT_PANDAS:
+        # Lance's and pyarrow's packages import it wherever it is installed, which takes longer than most commands.
+        sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     os.environ.setdefault("LANCE_LOG", "error")  # its warnings are about its insides; what matters is raised
     with ended_at_once() if args and args[0] in _READS else nullcontext():
         return _run(args)

@@ -8,13 +8,14 @@ whoever calls it then parses again the long way to learn what is wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeGuard
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeGuard, TypeVar
 
-__all__ = ["Driver", "Rule", "Tables", "Token", "callback_for", "is_token"]
+__all__ = ["Driver", "Rule", "Tables", "Token", "callback_for", "is_token", "read_row"]
 
 _IGNORED = re.compile(r"(?:[ \t\r\n\f\ufeff]+|//[^\n]*|/\*[\s\S]*?\*/)*")
 _Callback = Callable[[list[Any]], Any]
+_Made = TypeVar("_Made")
 
 
 class Token(str):
@@ -61,7 +62,8 @@ class Tables(NamedTuple):
         grammar: SHA-256 of the grammar file.
         rules: all rules.
         terminals: (kind, regular expression): where several match, the first counts.
-        rows: (kind or rule's name) → what is done: a state to go to, or -1 - the number of a rule to apply.
+        rows: `kind:what` (kind, or a rule's name) for all that may follow, with blanks between them. What is done is a
+            state to go to, or -1 - the number of a rule to apply. See `read_row`.
         states: each state's row.
         end: the state in which a text may end; the first state is 0.
     """
@@ -69,9 +71,26 @@ class Tables(NamedTuple):
     grammar: str
     rules: list[list[Any]]
     terminals: list[list[str]]
-    rows: list[dict[str, int]]
+    rows: list[str]
     states: list[int]
     end: int
+
+
+def read_row(text: str) -> dict[str, int]:
+    """What is done in a state, by what comes next."""
+    pairs = (pair.split(":") for pair in text.split())
+    return {kind: int(what) for kind, what in pairs}
+
+
+class _AtFirstUse(dict[int, _Made]):
+    """What is made of a number when it is first asked for: a text meets few of a grammar's states and rules."""
+
+    def __init__(self, make: Callable[[int], _Made]) -> None:
+        self._make = make
+
+    def __missing__(self, number: int) -> _Made:
+        made = self[number] = self._make(number)
+        return made
 
 
 def callback_for(callbacks: object) -> Callable[[Rule], _Callback]:
@@ -119,10 +138,14 @@ class Driver:
         token: Callable[[str, str, int, int], Any] = Token,
     ) -> None:
         self._token = token
-        self._rows: list[Mapping[str, int]] = [tables.rows[row] for row in tables.states]
+        self._rows = _AtFirstUse(lambda state: read_row(tables.rows[tables.states[state]]))
         self._end = tables.end
-        rules = [Rule(*rule) for rule in tables.rules]
-        self._rules = [(rule.size, rule.origin, callback_of(rule)) for rule in rules]
+
+        def applied(number: int) -> tuple[int, str, _Callback]:
+            rule = Rule(*tables.rules[number])
+            return rule.size, rule.origin, callback_of(rule)
+
+        self._rules = _AtFirstUse(applied)
         self._terminals = tables.terminals
         self._anywhere = _pattern(tables.terminals)
         self._patterns: dict[int, re.Pattern[str]] = {}  # of the states that needed their own: few of some hundred

@@ -62,13 +62,13 @@ def make_tables(text: str, grammar: Lark) -> Tables:
                 order[to] = len(order)
                 queue.append(to)
     rows = [
-        {
-            symbol: order[to] if action is Shift else -1 - number[to]
+        " ".join(
+            f"{symbol}:{order[to] if action is Shift else -1 - number[to]}"
             for symbol, (action, to) in sorted(table.states[state].items())
-        }
+        )
         for state in queue
     ]
-    distinct = list({json.dumps(row): row for row in rows}.values())
+    distinct = list(dict.fromkeys(rows))
     return Tables(
         hashlib.sha256(text.encode()).hexdigest(),
         [list(_rule(rule)) for rule in rules],

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 import omnigraph
 
@@ -33,3 +36,17 @@ def test_a_read_imports_what_it_needs(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", _READS, tmp_path / "g"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert _OTHERS.isdisjoint(done.stdout.split()), sorted(_OTHERS & set(done.stdout.split()))
+
+
+@pytest.mark.skipif(find_spec("pandas") is None, reason="pandas isn't installed")
+def test_a_command_leaves_pandas_alone(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema="node P { name: String @key  age: I64 }")
+    graph.load('{"type": "P", "data": {"name": "ann", "age": 7}}\n')
+    graph.close()
+    text = "query q() { match { $p: P } return { $p.name, $p.age } }"
+    command = [sys.executable, "-X", "importtime", "-m", "omnigraph.cli.main", "query", str(tmp_path / "g"), "-e", text]
+    done = subprocess.run([*command, "--format", "csv"], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["p.name,p.age", "ann,7"], done.stderr[-2000:]
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "pyarrow.lib" in imported
+    assert not {name for name in imported if name.startswith("pandas.")}  # its own name is listed where it is refused
