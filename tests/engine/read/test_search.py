@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -253,3 +254,30 @@ def test_rrf_joins_the_ranks_of_what_matches(ask: Ask) -> None:
     assert ordered == [n for n, _ in sorted(scores.items(), key=lambda item: (-item[1], item[0]))]
     narrowed = ask(f'match {{ $d: Doc $d.kind = "y" }} return {{ $d.name as n, {fused} as s }} order {{ s }} limit 1')
     assert narrowed == [("f", pytest.approx(1 / 11))]  # first of those that match
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_of_an_rrf_may_be_first_in_neither_ranking(seed: int, memory_snapshot: Callable[..., Any]) -> None:
+    rng = random.Random(seed)
+    names = [f"d{i:02}" for i in rng.sample(range(100), 60)]
+    near, text = (rng.sample(range(1, 61), 60) for _ in range(2))  # the rank of each
+    if seed == 0:  # the best of one is the last of the other
+        near, text = list(range(1, 61)), [60, 2, *range(59, 2, -1), 1]
+    rows = [
+        {
+            "id": name,
+            "name": name,
+            "text": "fox " * (61 - t) + "pad " * t,
+            "vec": [math.cos(n / 50), math.sin(n / 50), 0],
+        }
+        for name, n, t in zip(names, near, text, strict=True)
+    ]
+    snapshot = memory_snapshot(CATALOG, {"node:Doc": rows})
+    for k in (1, 60):
+        scores = {name: 1 / (k + n) + 1 / (k + t) for name, n, t in zip(names, near, text, strict=True)}
+        want = sorted(names, key=lambda name: (-scores[name], name))
+        for count in (1, 2, 5, 60):
+            fused = f'rrf(nearest($d.vec, [1, 0, 0]), bm25($d.text, "fox"), k={k})'
+            body = f"match {{ $d: Doc }} return {{ $d.name as n }} order {{ {fused} }} limit {count}"
+            compiled = compile_query(f"query q() {{ {body} }}", CATALOG)
+            assert read.execute(compiled, snapshot, {}).column("n").to_pylist() == want[:count], (seed, k, count)
