@@ -274,8 +274,14 @@ def _rounded(x: float) -> float:
     return math.copysign(math.floor(abs(x) + 0.5), x)
 
 
+def _cased(fold: Callable[[str], str], alone: dict[str, str]) -> Callable[[str], str]:
+    """Character by character: one that Python folds to several is as it is, or as `alone` says."""
+    return lambda text: "".join(folded if len(folded := fold(c)) == 1 else alone.get(c, c) for c in text)
+
+
 FUNCTIONS: dict[str, tuple[Callable[..., Any], bool]] = {
-    "lower": (str.lower, False), "upper": (str.upper, False), "trim": (str.strip, False), "length": (len, False),
+    "lower": (_cased(str.lower, {"İ": "i"}), False), "upper": (_cased(str.upper, {"ß": "ẞ"}), False),
+    "trim": (str.strip, False), "length": (len, False),
     "substring": (_substring, True), "replace": (str.replace, False), "split": (str.split, True),
     "starts_with": (str.startswith, False), "ends_with": (str.endswith, False),
     "contains": (lambda x, y: y in x, False), "matches": (lambda s, p: re.fullmatch(p, s) is not None, False),
