@@ -151,14 +151,14 @@ class _Reader:
 
     def _optional(self, clause: ast.Optional) -> Nested:
         scope = self.scope
-        before, inner = len(scope.found), scope.inner()
+        before, inner, named = len(scope.found), scope.inner(), tuple(bindable(clause.clauses))
         nested = _nested(clause.clauses, scope, inner)
         self.used |= self.outer.intersection(nested.outer)
         if len(scope.found) > before:
-            scope.failed |= {name for name in bindable(clause.clauses) if name not in inner.variables}
-        elif all(name.startswith("_@") for name in nested.binds):
+            scope.failed |= {name for name in named if name not in inner.variables}
+        elif all(name.startswith("_@") for name in nested.binds) and scope.failed.isdisjoint(named):
             hint = "write `exists { … }` to ask whether there is such a match"
-            if shared := [name for name in bindable(clause.clauses) if scope.variables[name].nullable]:
+            if shared := [name for name in named if scope.variables[name].nullable]:
                 hint = f"`${shared[0]}` is bound by another `optional`: give it a name of its own, or nest the two"
             scope.refuse(Refused("T34", "this `optional { … }` binds nothing new", clause.place, hint))
         for name in nested.binds:
