@@ -12,11 +12,12 @@ import pytest
 from omnigraph.read.compute import flags
 from omnigraph.read.order import AskedKey, likely_key, rows_in_order, sort_key
 
+_SHORT = ["", "a", "a\0", "a\0\0", "ab", "é"]
 _TEXTS = ["", "a", "a\0", "a\0\0", "ab", "abcdefgh", "abcdefghi", "abcdefgh\0", "é", "日本", "z" * 20]
 
 
 def _column(rng: random.Random, count: int) -> Any:
-    kind = rng.choice(["int", "float", "text", "shared", "constant", "long"])
+    kind = rng.choice(["int", "float", "text", "shared", "short", "short", "constant", "long"])
     null = rng.choice([0.0, 0.3, 1.0 if count < 50 else 0.1])
     if kind == "int":
         values: list[Any] = [rng.randrange(-3, 4) for _ in range(count)]
@@ -25,12 +26,14 @@ def _column(rng: random.Random, count: int) -> Any:
     elif kind == "constant":
         values = ["same"] * count
     else:
-        shared = {"text": "", "shared": "common ", "long": "common"}[kind]
-        tails = _TEXTS if kind != "long" else [t + u for t in _TEXTS for u in _TEXTS]
+        shared = {"shared": "common ", "long": "common"}.get(kind, "")
+        tails = {"short": _SHORT, "long": [t + u for t in _TEXTS for u in _TEXTS]}.get(kind, _TEXTS)
         values = [shared + rng.choice(tails) for _ in range(count)]
-    values = [None if rng.random() < null else v for v in values]
+    known = [False, *(rng.random() >= null for _ in values)]
     type_ = {"int": pa.int64(), "float": pa.float64()}.get(kind, rng.choice([pa.string(), pa.large_string()]))
-    padded: Any = pa.array([None, *values], type_)
+    whole: Any = pa.array([values[0] if values else None, *values], type_)
+    bits: Any = pa.array(known).buffers()[1]
+    padded: Any = pa.Array.from_buffers(type_, len(whole), [bits, *whole.buffers()[1:]])  # values stand under the nulls
     return padded.slice(1)  # not at the buffers' beginning
 
 
