@@ -288,6 +288,26 @@ def test_changes_of_positions_follow_each_other() -> None:
         assert now.row_ids[whole.moved(first.places(stayed))].tolist() == stayed.tolist()
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_a_changed_id_map_finds_what_a_new_one_does(seed: int) -> None:
+    rng = random.Random(seed)
+    ids = [f"p{i}" for i in range(40)]
+    known, ever = IdMap(pa.array(ids)), set(ids)
+    for turn in range(6):
+        gone = sorted(rng.sample(range(len(ids)), 5)) if turn % 2 else [len(ids) - 1]
+        new = [f"n{turn}-{i}" for i in range(rng.choice([0, 0, 3]))]
+        none = np.zeros(0, dtype=np.int64)
+        step = Splice(None, len(ids), np.array(gone, dtype=np.int64), none, len(new))
+        ids = [name for i, name in enumerate(ids) if i not in gone] + new
+        ever.update(new)
+        changed = known.spliced(pa.array(ids), step)
+        assert changed is not None
+        assert changed.nbytes == IdMap(pa.array(ids)).nbytes
+        for name in ever:
+            assert changed.position(name) == (ids.index(name) if name in ids else -1)
+        known = changed
+
+
 def test_a_version_dropped_and_numbered_another_way_is_not_taken_for_the_first(tmp_path: Path) -> None:
     graph = omnigraph.init(tmp_path / "graph", schema=SCHEMA)
     rng = random.Random(4)
