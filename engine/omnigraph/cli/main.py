@@ -6,6 +6,7 @@ Only the module of the command asked for is imported. Server and operator add th
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -122,6 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None and args and args[0] in _WITHOUT_PANDAS:
         # Lance's and pyarrow's packages import it wherever it is installed, which takes longer than most commands.
         sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
+        gc.set_threshold(100_000, 50, 50)  # what is imported is no garbage, and to look through it takes 40 ms
     os.environ.setdefault("LANCE_LOG", "error")  # its warnings are about its insides; what matters is raised
     with ended_at_once() if args and args[0] in _READS else nullcontext():
         return _run(args)
