@@ -152,7 +152,7 @@ def test_after_each_small_commit_answers_are_those_of_a_scan(tmp_path: Path) -> 
     TABLES.clear()
     history = []
     older = kept.repository.snapshot()
-    for _ in range(int(os.environ.get("OMNIGRAPH_REFRESH_COMMITS", 25))):
+    for _ in range(int(os.environ.get("OMNIGRAPH_REFRESH_COMMITS", 18))):
         snapshot = kept.repository.snapshot()
         for number in range(len(QUESTIONS)):
             key = rng.choice([*kept.rows["node:Person"], *kept.gone[-3:] * 5])
