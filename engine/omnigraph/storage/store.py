@@ -125,8 +125,11 @@ class Store:
         if os.access(place.successor, os.F_OK):
             return None
         if changed - came >= _AT_ONCE_NS and self._listed.get(place.folder) != (place.version, changed):
-            names = [name for name in os.listdir(place.folder) if name.endswith(".manifest")]
-            if min(names) != os.path.basename(place.file):
+            try:
+                names = [name for name in os.listdir(place.folder) if name.endswith(".manifest")]
+            except OSError:  # removed since
+                return None
+            if not names or min(names) != os.path.basename(place.file):
                 return None
             with self._lock:
                 if len(self._listed) >= HANDLES_KEPT:
