@@ -87,7 +87,7 @@ class Racer:
         self.insist(lambda: self.graph.ensure_indices())
         self.insist(lambda: self.graph.optimize())
         report = self.insist(lambda: self.graph.cleanup(keep=KEPT, confirm=True))
-        self.said("cleanup", str(len(report.failed)), None)
+        self.said("cleanup", "; ".join(f"{t.table}: {t.reason}: {t.message}" for t in report.failed), None)
         time.sleep(0.5)
 
 

@@ -50,11 +50,13 @@ def spark() -> Iterator[object]:
     from omnigraph.pipeline.session import session
     from omnigraph.pipeline.settings import PipelineSettings
 
-    os.environ["OMNIGRAPH_EMBEDDINGS_MOCK"] = "1"  # workers have the environment that the session began in
+    # Workers are told by the configuration: they have the environment in which the process's first session began.
+    os.environ["OMNIGRAPH_EMBEDDINGS_MOCK"] = "1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     running = (
         SparkSession.builder.master("local[2,3]")
+        .config("spark.executorEnv.OMNIGRAPH_EMBEDDINGS_MOCK", "1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
