@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -117,6 +118,11 @@ class S3:
         self.ranges.clear()
 
     def wrap(self, app: Wsgi) -> Wsgi:
+        """One request at a time: moto looks whether a key is there and writes it in two steps, and cuts the answer
+        of an object that is deleted meanwhile. No store does so; of two racing writers both were told that they won.
+        """
+        one_at_a_time = threading.Lock()
+
         def answer(environ: dict[str, Any], start: Any) -> Any:
             method, query = environ["REQUEST_METHOD"], environ.get("QUERY_STRING", "")
             self.seen["LIST" if method == "GET" and "list-type" in query else method] += 1
@@ -129,7 +135,8 @@ class S3:
             if self.broken:
                 start(f"{self.broken} Broken", [("Content-Length", "0")])
                 return [b""]
-            return app(environ, start)
+            with one_at_a_time:
+                return list(app(environ, start))
 
         return answer
 

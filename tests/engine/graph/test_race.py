@@ -35,7 +35,7 @@ ALL = 1_000_000
 
 KNOWN = pytest.mark.xfail(
     strict=False,
-    reason="racing writers on a store may be told of drift that isn't there, and moto cuts answers of what is deleted",
+    reason="a writer among racing ones on a store is now and then told of versions that nobody explains",
 )
 
 
