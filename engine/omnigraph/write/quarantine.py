@@ -31,11 +31,13 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest, Conflict
 from omnigraph.read.compute import Scalar, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
+from omnigraph.write.csv_rows import NoRecord
 from omnigraph.write.findings import FILE, ROW, BadRecord, Findings
+from omnigraph.write.mapping import SourceMapping
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import SourceFile, SourcePlan, open_source, open_tabular
 from omnigraph.write.spool import Spool
-from omnigraph.write.tabular import mapped_batches
+from omnigraph.write.tabular import mapped_batches, mapped_csv
 
 __all__ = ["QUARANTINE_LIMIT", "Places", "Quarantine", "finish", "finished", "nothing_left", "without"]
 
@@ -44,6 +46,8 @@ QUARANTINE_LIMIT = 10_000
 
 Places: TypeAlias = Mapping[int, npt.NDArray[np.int64]]
 """Where bad records stand: the rows (`ROW`, ascending) of each source (`FILE`)."""
+
+_Rows: TypeAlias = tuple[pa.RecordBatch, npt.NDArray[np.int64], Sequence[NoRecord]]
 
 _log = logging.getLogger(__name__)
 
@@ -298,24 +302,39 @@ def _raw(
                 except UnicodeDecodeError:
                     yield offset, place | {"raw_base64": base64.b64encode(raw).decode()}
         return
-    for batch, start in _tables(plan, source, reading):
-        hits = rows[(rows > start) & (rows <= start + batch.num_rows)]
-        if len(hits):
-            for row in hits.tolist():
-                given = {n: _plain(c[row - start - 1]) for n, c in zip(batch.schema.names, batch.columns, strict=True)}
-                yield row, {"source": f"{source.label} row {row}", "file": source.label, "row": row, "raw": given}
+    wanted = set(rows.tolist())
+    for batch, numbers, others in _tables(plan, source, reading):
+        found: dict[int, Any] = {other.row: _json_of(other.raw) for other in others if other.row in wanted}
+        for at in np.flatnonzero(np.isin(numbers, rows)).tolist():
+            cells = zip(batch.schema.names, batch.columns, strict=True)
+            found[int(numbers[at])] = {name: _plain(column[at]) for name, column in cells}
+        for row in sorted(found):
+            yield row, {"source": f"{source.label} row {row}", "file": source.label, "row": row, "raw": found[row]}
 
 
-def _tables(plan: SourcePlan, source: SourceFile, reading: Reading) -> Iterator[tuple[pa.RecordBatch, int]]:
+def _tables(plan: SourcePlan, source: SourceFile, reading: Reading) -> Iterator[_Rows]:
+    """A source's rows with their numbers, and those that are no records."""
     assert source.mapping is not None
+    if source.format == "csv":
+        with open_tabular(source.path, source.label, source.format) as stream:
+            for part in mapped_csv(stream, source.mapping, reading, source.label):
+                yield part.batch, part.numbers, part.others
+        return
+    for batch, start in _batches(plan, source, source.mapping, reading):
+        yield batch, np.arange(start + 1, start + 1 + batch.num_rows, dtype=np.int64), ()
+
+
+def _batches(
+    plan: SourcePlan, source: SourceFile, mapping: SourceMapping, reading: Reading
+) -> Iterator[tuple[pa.RecordBatch, int]]:
     if source.format == "table":
         start = 0
-        for batch in plan.tables[source.mapping.label].to_batches():
+        for batch in plan.tables[mapping.label].to_batches():
             yield batch, start
             start += batch.num_rows
         return
     with open_tabular(source.path, source.label, source.format) as stream:
-        yield from mapped_batches(stream, source.mapping, source.format, None, reading, source.label)
+        yield from mapped_batches(stream, mapping, source.format, None, reading, source.label)
 
 
 def _lines(stream: BinaryIO, offsets: Sequence[int]) -> Iterator[tuple[int, int, bytes]]:
@@ -334,6 +353,18 @@ def _lines(stream: BinaryIO, offsets: Sequence[int]) -> Iterator[tuple[int, int,
         at += len(raw)
         yield int(offset), line, raw.rstrip(b"\r\n")
         line += 1
+
+
+def _json_of(raw: str | Mapping[str, bytes | None]) -> Any:
+    """What a file has in place of a record, for JSON: bytes that are no text as base64."""
+    return raw if isinstance(raw, str) else {name: None if v is None else _text(v) for name, v in raw.items()}
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError:
+        return "base64:" + base64.b64encode(value).decode()
 
 
 def _plain(value: Scalar) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, BinaryIO
@@ -10,7 +9,6 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.csv as pcsv
 import pyarrow.parquet as pq
 
 from omnigraph.errors import BadRequest
@@ -19,57 +17,15 @@ from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.storage.blobs import PIECE_BYTES
 from omnigraph.write.blobs import blob_names
 from omnigraph.write.columns import Cast, cast_column, values_column
+from omnigraph.write.csv_rows import BLOB_BLOCK_BYTES, BLOCK_BYTES, CsvRows, csv_rows
+from omnigraph.write.findings import BadRecord
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, value_text
 
-__all__ = ["BATCH_ROWS", "column_names", "mapped_batches", "read_table", "read_tabular", "typed_rows"]
+__all__ = ["BATCH_ROWS", "mapped_batches", "mapped_csv", "read_table", "read_tabular", "typed_rows"]
 
 BATCH_ROWS = 128 * 1024
 _BUFFER_BYTES = 1 << 20
-_BLOCK_BYTES = 4 << 20
-_BLOB_BLOCK_BYTES = 256 << 20
-"""Of a CSV file with Blobs: no line may be longer."""
-
-
-def _csv_options(source: SourceMapping) -> tuple[pcsv.ReadOptions, pcsv.ParseOptions]:
-    known = {"delimiter", "quote", "escape", "encoding", "header"}
-    unknown = set(source.options) - known
-    if unknown:
-        raise BadRequest(
-            f"{source.label}: unknown CSV option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
-        )
-    o = source.options
-    for name in ("delimiter", "quote", "escape"):
-        if name in o and len(str(o[name])) != 1:
-            raise BadRequest(f"{source.label}: the CSV option {name} is one character, not {o[name]!r}")
-    encoding = str(o.get("encoding", "utf8"))
-    try:
-        codecs.lookup(encoding)
-    except LookupError as error:
-        raise BadRequest(f"{source.label}: the CSV option encoding names none: {encoding!r}") from error
-    read = pcsv.ReadOptions(encoding=encoding, block_size=_BLOCK_BYTES, use_threads=False)
-    if o.get("header", True) is False:
-        read.autogenerate_column_names = True
-    escape = o.get("escape")
-    parse = pcsv.ParseOptions(
-        delimiter=str(o.get("delimiter", ",")),
-        quote_char=str(o.get("quote", '"')),
-        escape_char=str(escape) if escape is not None else False,
-        newlines_in_values=True,
-    )
-    return read, parse
-
-
-def column_names(stream: BinaryIO, format: str, source: SourceMapping) -> list[str]:
-    """The columns of a file, read from its beginning or end alone."""
-    if format == "parquet":
-        return list(pq.read_schema(stream).names)
-    if format == "orc":
-        return list(_open_orc(stream).schema.names)
-    if format == "csv":
-        read, parse = _csv_options(source)
-        return list(pcsv.open_csv(stream, read_options=read, parse_options=parse).schema.names)
-    return list(_open_arrow(stream).schema.names)
 
 
 def _open_orc(stream: BinaryIO) -> Any:
@@ -107,18 +63,39 @@ def read_tabular(
         BadRequest: the file isn't what its format says, or its columns don't fit the mapping.
     """
     try:
+        if format == "csv":
+            yield from _read_csv(stream, reading, source, file, label)
+            return
         for batch, start in mapped_batches(stream, source, format, row_groups, reading, label, local=local):
-            yield typed_rows(batch, _numbers(start, batch), reading, source, format == "csv", file, label)
+            yield typed_rows(batch, _numbers(start, batch), reading, source, False, file, label)
     except pa.ArrowInvalid as error:
         raise unreadable(label, format, error) from error
     except OSError as error:
         raise unreadable(label, format, error) from error
 
 
+def _read_csv(stream: BinaryIO, reading: Reading, source: SourceMapping, file: int, label: str) -> Iterator[TypedBatch]:
+    entity = require_entity(source, reading)
+    for rows in mapped_csv(stream, source, reading, label):
+        for other in rows.others:
+            reading.findings.add(BadRecord("syntax", other.message, entity.table_key, file=file, row=other.row))
+        yield typed_rows(rows.batch, rows.numbers, reading, source, True, file, label)
+
+
+def mapped_csv(stream: BinaryIO, source: SourceMapping, reading: Reading, label: str) -> Iterator[CsvRows]:
+    """The mapped columns of a CSV file."""
+    entity = require_entity(source, reading)
+
+    def wanted(names: list[str]) -> list[str]:
+        return bind_columns(source, entity, names, file=label).columns
+
+    return csv_rows(stream, source, wanted, blobs=bool(blob_names(entity)))
+
+
 def unreadable(label: str, format: str, error: BaseException) -> BadRequest:
     first = str(error).splitlines()[0] if str(error) else type(error).__name__
     if "straddling" in first:  # what Arrow says of a line that doesn't end within its block
-        most, blobs = _BLOCK_BYTES >> 20, _BLOB_BLOCK_BYTES >> 20
+        most, blobs = BLOCK_BYTES >> 20, BLOB_BLOCK_BYTES >> 20
         first = f"a line is longer than {most} MiB (of a type with Blobs {blobs} MiB), or a quote isn't closed"
     return BadRequest(
         f"{label}: can't be read as {format}: {first}. Write the file anew, or name its format in the mapping",
@@ -137,7 +114,7 @@ def mapped_batches(
     *,
     local: bool = False,
 ) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Record batches of the mapped columns, each with the number of rows before it."""
+    """Record batches of the mapped columns, each with the number of rows before it. Not of CSV."""
     entity = require_entity(source, reading)
     if format == "parquet":
         blobs = bool(blob_names(entity))
@@ -162,24 +139,6 @@ def mapped_batches(
                 part = whole.slice(at, BATCH_ROWS)
                 yield part, start
                 start += part.num_rows
-        return
-    if format == "csv":
-        read, parse = _csv_options(source)
-        if blob_names(entity):
-            read.block_size = _BLOB_BLOCK_BYTES
-        names = column_names(stream, format, source)
-        stream.seek(0)
-        plan = bind_columns(source, entity, names, file=label)
-        convert = pcsv.ConvertOptions(
-            column_types=dict.fromkeys(names, pa.string()),
-            include_columns=plan.columns,
-            null_values=source.nulls if source.nulls is not None else [""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=source.nulls is not None,
-        )
-        for batch in pcsv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert):
-            yield batch, start
-            start += batch.num_rows
         return
     reader = _open_arrow(stream)
     plan = bind_columns(source, entity, reader.schema.names, file=label)

@@ -204,6 +204,8 @@ def test_the_same_records_are_put_aside(tmp_path: Path, spark: object, monkeypat
     table = pa.table({"name": [f"q{i}" for i in range(200)], "age": [i if i % 20 else 500 + i for i in range(200)]})
     pq.write_table(table, tmp_path / "people.parquet", row_group_size=50)
     mapping = Mapping.parse("sources: [{path: people.parquet, node: Person}]", base=tmp_path)
+    (tmp_path / "people.csv").write_bytes(b"name,age\nc1,1\nc2\nc3,3,\nc\xff,4\nc5,old\nc6,6\n")
+    cells = Mapping.parse("sources: [{path: people.csv, node: Person}]", base=tmp_path)
     process, on_spark = both(
         tmp_path,
         {"sources": [first], "before": True},
@@ -211,13 +213,15 @@ def test_the_same_records_are_put_aside(tmp_path: Path, spark: object, monkeypat
         {"sources": [third], "mode": "merge"},
         {"sources": [second], "limit": 3},
         {"sources": [tmp_path], "mapping": mapping},
+        {"sources": [tmp_path], "mapping": cells},
     )
+    assert [json.loads(line)["row"] for line in process[2]["bad5"].splitlines()] == [2, 3, 4, 5]
     assert process[0] == on_spark[0]
     assert process[2] == on_spark[2]
     assert process[1] == on_spark[1]
     assert process[0][3][1] == "too_many_bad_records"
     assert f"{second}:" in process[0][3][0]
-    assert set(process[2]) >= {"bad1", "bad2", "bad4"}
+    assert set(process[2]) >= {"bad1", "bad2", "bad4", "bad5"}
 
 
 def test_a_task_tried_again_or_twice_writes_no_record_twice(

@@ -233,6 +233,65 @@ def test_rows_of_tables_and_files(graph: Graph, tmp_path: Path) -> None:
     assert slugs(graph) == ["a", "c", "old", "q"]
 
 
+@pytest.mark.parametrize("block", [64, 4 << 20])
+def test_rows_of_csv_that_are_no_records(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    """Each keeps its number, whatever stands before it, and however the file is cut into blocks."""
+    monkeypatch.setattr("omnigraph.write.csv_rows.BLOCK_BYTES", block)
+    good = [f"p{i},{i},p{i}@x" for i in range(40)]
+    rows: list[tuple[bytes, Any]] = [(text.encode(), None) for text in good]
+    put = {
+        0: b"first,1,f@x,",
+        3: b"few,1",
+        4: b'"m\nn",1,m@x,too,many',
+        20: b"w,old,w@x",
+        21: b"l\xe4tin,1,",
+        47: b"last",
+    }
+    said = {
+        0: ("first,1,f@x,", "4 cells, and the header has 3"),
+        3: ("few,1", "2 cells, and the header has 3"),
+        4: ('"m\nn",1,m@x,too,many', "5 cells, and the header has 3"),
+        20: ({"slug": "w", "age": "old", "email": "w@x"}, 'age: "old" is not I32'),
+        21: ({"slug": "base64:bOR0aW4=", "age": "1", "email": None}, "slug: not UTF-8"),
+        47: ("last", "1 cell, and the header has 3"),
+    }
+    for at in sorted(put):
+        rows.insert(at, (put[at], said[at]))
+    rows.insert(10, (b'"two\n\nlines",1,', None))
+    rows.insert(12, (b"over,200,o@x", ({"slug": "over", "age": "200", "email": "o@x"}, "age is 200, outside")))
+    (tmp_path / "p.csv").write_bytes(b"slug,age,email\n" + b"\n\n".join(text for text, _ in rows) + b"\n")
+    mapping = omnigraph.Mapping.parse(f"sources: [{{path: {tmp_path}/p.csv, node: Person}}]")
+    with pytest.raises(BadRequest, match="7 bad records") as caught:
+        graph.load(mapping=mapping)
+    wanted = [(i + 1, *what) for i, (_, what) in enumerate(rows) if what]
+    assert [r["source"] for r in caught.value.details["records"]] == [f"{tmp_path}/p.csv row {n}" for n, _, _ in wanted]
+    done = graph.load(mapping=mapping, quarantine=tmp_path / "bad")
+    found = put_aside(tmp_path / "bad")
+    assert [(e["row"], e["raw"]) for e in found] == [(n, raw) for n, raw, _ in wanted]
+    for entry, (_, _, words) in zip(found, wanted, strict=True):
+        assert entry["reasons"][0]["message"].startswith(words)
+    assert (done.rows, done.quarantined) == (41, 7)
+    assert slugs(graph) == sorted(["old", "two\n\nlines", *(f"p{i}" for i in range(40))])
+
+
+def test_csv_that_holds_no_record(graph: Graph, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("slug,age\n1\n2,3,4\n")
+    mapping = omnigraph.Mapping.parse(f"sources: [{{path: {tmp_path}/p.csv, node: Person}}]")
+    done = graph.load(mapping=mapping, quarantine=tmp_path / "bad")
+    assert (done.commit, done.quarantined) == (None, 2)
+    with pytest.raises(BadRequest, match="every record of Person is bad"):
+        graph.load(mapping=mapping, mode="overwrite", quarantine=tmp_path / "bad2")
+    how = "node: Person, columns: {slug: f0, age: f1}, options: {header: false}"
+    without = omnigraph.Mapping.parse(f"sources: [{{path: {tmp_path}/p.csv, {how}}}]")
+    (tmp_path / "p.csv").write_text("a,1\nb\nc,3\n")
+    assert graph.load(mapping=without, quarantine=tmp_path / "bad3").rows == 2
+    assert [(e["row"], e["reasons"][0]["message"]) for e in put_aside(tmp_path / "bad3")] == [
+        (2, "1 cell, and the first row has 2")
+    ]
+
+
 def test_compressed_sources_and_what_is_fixed_loads(graph: Graph, tmp_path: Path) -> None:
     source = tmp_path / "p.ndjson.gz"
     source.write_bytes(gzip.compress("\n".join([person(f"p{i}", age=i * 10) for i in range(30)]).encode()))

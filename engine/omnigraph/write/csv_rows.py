@@ -1,0 +1,184 @@
+"""CSV as columns of texts. Rows count from 1, the header aside; rows that are no record are told with their place."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Literal, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv as pcsv
+
+from omnigraph.errors import BadRequest
+from omnigraph.read.compute import Array
+from omnigraph.write.mapping import SourceMapping
+
+__all__ = ["BLOB_BLOCK_BYTES", "BLOCK_BYTES", "CsvRows", "NoRecord", "csv_rows"]
+
+BLOCK_BYTES = 4 << 20
+BLOB_BLOCK_BYTES = 256 << 20
+"""Of a file with Blobs: no line may be longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoRecord:
+    """A row that is no record.
+
+    Args:
+        row: its number.
+        raw: its text as the file has it, or its cells by column.
+    """
+
+    row: int
+    message: str
+    raw: str | Mapping[str, bytes | None]
+
+
+@dataclass(frozen=True, slots=True)
+class CsvRows:
+    """Rows of a stretch of a file.
+
+    Args:
+        batch: the cells (utf8) of the records.
+        numbers: the rows' numbers.
+        others: the rows that are no records, as far as they were met.
+    """
+
+    batch: pa.RecordBatch
+    numbers: npt.NDArray[np.int64]
+    others: Sequence[NoRecord] = field(default_factory=tuple)
+
+
+def _columns(stream: BinaryIO, source: SourceMapping) -> list[str]:
+    """The columns' names, from the file's beginning."""
+    read, parse = _options(source)
+    parse.invalid_row_handler = lambda _: "skip"
+    return list(pcsv.open_csv(stream, read_options=read, parse_options=parse).schema.names)
+
+
+def csv_rows(
+    stream: BinaryIO, source: SourceMapping, columns_of: Callable[[list[str]], list[str]], *, blobs: bool = False
+) -> Iterator[CsvRows]:
+    """All rows of a file.
+
+    Args:
+        stream: the file's bytes, seekable.
+        columns_of: which of the file's columns are wanted.
+        blobs: lines may be as long as Blobs are.
+    """
+    names = _columns(stream, source)
+    stream.seek(0)
+    read, parse = _options(source)
+    if blobs:
+        read.block_size = BLOB_BLOCK_BYTES
+    header = 0 if read.autogenerate_column_names else 1
+    skipped: list[NoRecord] = []
+
+    def skip(row: pcsv.InvalidRow) -> Literal["skip"]:
+        cells = f"{row.actual_columns} cell{'' if row.actual_columns == 1 else 's'}"
+        whose = "the header" if header else "the first row"
+        number = cast("int", row.number)  # told where one thread parses
+        skipped.append(NoRecord(number - header, f"{cells}, and {whose} has {row.expected_columns}", row.text))
+        return "skip"
+
+    parse.invalid_row_handler = skip
+    convert = pcsv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.binary()),  # what is no UTF-8 would end the reading as texts
+        include_columns=columns_of(names),
+        null_values=source.nulls if source.nulls is not None else [""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=source.nulls is not None,
+    )
+    before, missed = 0, list[NoRecord]()  # rows so far; those skipped that the parser met ahead of what it has given
+    reader = pcsv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+    for raw in reader:
+        missed += skipped
+        skipped.clear()
+        numbers, passed = _numbers(before, raw.num_rows, [one.row for one in missed])
+        others, missed = missed[:passed], missed[passed:]
+        before += raw.num_rows + passed
+        yield _texts(raw, numbers, others)
+    if missed or skipped:
+        nothing = pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in reader.schema.names]))
+        yield CsvRows(nothing, np.array([], dtype=np.int64), [*missed, *skipped])
+
+
+def _numbers(before: int, count: int, skipped: list[int]) -> tuple[npt.NDArray[np.int64], int]:
+    """The numbers of the next rows, and how many of the skipped ones stand among or right behind them."""
+    end = before + count
+    passed = 0
+    while passed < len(skipped) and skipped[passed] <= end + 1:
+        passed, end = passed + 1, end + 1
+    every = np.arange(before + 1, end + 1, dtype=np.int64)
+    return every[~np.isin(every, skipped[:passed])], passed
+
+
+def _texts(raw: pa.RecordBatch, numbers: npt.NDArray[np.int64], others: list[NoRecord]) -> CsvRows:
+    try:
+        texts = [column.cast(pa.string()) for column in raw.columns]
+        return CsvRows(pa.RecordBatch.from_arrays(texts, names=raw.schema.names), numbers, others)
+    except pa.ArrowInvalid:
+        pass
+    good: Any = np.ones(raw.num_rows, dtype=bool)
+    said: dict[int, str] = {}
+    for name, column in zip(raw.schema.names, raw.columns, strict=True):
+        for at in np.flatnonzero(_no_text(column)).tolist():
+            good[at] = False
+            said.setdefault(
+                at, f"{name}: not UTF-8; if the file has another encoding, set it: options: {{encoding: …}}"
+            )
+    for at, message in said.items():
+        cells = {name: column[at].as_py() for name, column in zip(raw.schema.names, raw.columns, strict=True)}
+        others.append(NoRecord(int(numbers[at]), message, cells))
+    kept = raw.filter(pa.array(good))
+    texts = [column.cast(pa.string()) for column in kept.columns]
+    batch = pa.RecordBatch.from_arrays(texts, names=raw.schema.names)
+    return CsvRows(batch, numbers[good], sorted(others, key=lambda one: one.row))
+
+
+def _no_text(column: Array) -> npt.NDArray[np.bool_]:
+    """Which values are no UTF-8."""
+    try:
+        column.cast(pa.string())
+        return np.zeros(len(column), dtype=bool)
+    except pa.ArrowInvalid:
+        return np.array([not _decodes(value.as_py()) for value in column], dtype=bool)
+
+
+def _decodes(value: bytes | None) -> bool:
+    try:
+        return value is None or value.decode("utf-8") is not None
+    except UnicodeDecodeError:
+        return False
+
+
+def _options(source: SourceMapping) -> tuple[pcsv.ReadOptions, pcsv.ParseOptions]:
+    known = {"delimiter", "quote", "escape", "encoding", "header"}
+    unknown = set(source.options) - known
+    if unknown:
+        raise BadRequest(
+            f"{source.label}: unknown CSV option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
+        )
+    o = source.options
+    for name in ("delimiter", "quote", "escape"):
+        if name in o and len(str(o[name])) != 1:
+            raise BadRequest(f"{source.label}: the CSV option {name} is one character, not {o[name]!r}")
+    encoding = str(o.get("encoding", "utf8"))
+    try:
+        codecs.lookup(encoding)
+    except LookupError as error:
+        raise BadRequest(f"{source.label}: the CSV option encoding names none: {encoding!r}") from error
+    read = pcsv.ReadOptions(encoding=encoding, block_size=BLOCK_BYTES, use_threads=False)
+    if o.get("header", True) is False:
+        read.autogenerate_column_names = True
+    escape = o.get("escape")
+    parse = pcsv.ParseOptions(
+        delimiter=str(o.get("delimiter", ",")),
+        quote_char=str(o.get("quote", '"')),
+        escape_char=str(escape) if escape is not None else False,
+        newlines_in_values=True,
+    )
+    return read, parse
