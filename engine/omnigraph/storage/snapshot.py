@@ -268,6 +268,21 @@ class Snapshot:
             raise NotFound(f"{table_key} lacks {len(ids) - rows.num_rows} of the {len(ids)} row ids asked for")
         return rows
 
+    def rows_at(self, table_key: str, addresses: pa.Array[Any], columns: Sequence[str]) -> pa.Table:
+        """Rows by the `_rowaddr` that a scan of this version gave, each once, in the order they are stored.
+
+        By row id (`take`), Lance goes through the row ids of the whole table first, anew for every version.
+
+        Raises:
+            NotFound: there is no row at an address.
+        """
+        if not len(addresses):
+            return self.scan(table_key, columns, limit=0)
+        rows = self.scan(table_key, columns, filter=f"_rowaddr IN ({', '.join(map(str, addresses.to_pylist()))})")
+        if rows.num_rows != len(addresses):
+            raise NotFound(f"{table_key} has {rows.num_rows} rows at the {len(addresses)} places asked for")
+        return rows
+
     def blobs(self, table_key: str, column: str, row_ids: Sequence[int] | pa.Array[Any]) -> pa.Array[Any]:
         """The bytes of a Blob column (large_binary), in the order of the row ids; null where there is none.
 

@@ -22,8 +22,8 @@ __all__ = ["LOOKUP_LIMIT", "Committed", "refuse_repeated"]
 LOOKUP_LIMIT = 10_000  # above this many values one scan of the column is quicker than an IN list
 
 TAKE_LIMIT = 100
-"""Up to so many ids, rows are found by their id alone and then taken: a scan for whole rows reads every column of the
-files that no index covers yet, and of a row that isn't there too."""
+"""Up to so many ids, rows are found by their id alone and then read where they lie: a scan for whole rows reads every
+column of the files that no index covers yet, and of a row that isn't there too."""
 
 
 class Committed:
@@ -65,7 +65,7 @@ class Committed:
         if test is not None and whole and len(wanted) <= TAKE_LIMIT:
             found = self.snapshot.scan(table_key, ["id", "_rowaddr", "_rowid"], filter=test)
             self._places = Places(self.snapshot.ref(table_key), found)
-            return self.snapshot.take(table_key, found.column("_rowid").to_numpy(), names)
+            return self.snapshot.rows_at(table_key, one_chunk(found.column("_rowaddr")), names)
         if test is not None:
             return self.snapshot.scan(table_key, names, filter=test)
         read = names if column in names else [*names, column]

@@ -97,6 +97,12 @@ def test_reading(repository: Repository) -> None:
     assert snapshot.take("node:P", [], ["id"]).num_rows == 0
     with pytest.raises(NotFound):
         snapshot.take("node:P", [999], ["id"])
+    places = snapshot.scan("node:P", ["id", "_rowaddr"], filter="id IN ('c', 'd')").to_pydict()
+    assert snapshot.rows_at("node:P", pa.array(places["_rowaddr"]), ["id"])["id"].to_pylist() == places["id"]
+    assert snapshot.rows_at("node:P", pa.array([], pa.uint64()), ["id"]).num_rows == 0
+    for gone in (0, 999):  # `a` was there, and nothing is there
+        with pytest.raises(NotFound):
+            snapshot.rows_at("node:P", pa.array([*places["_rowaddr"], gone], pa.uint64()), ["id"])
     with pytest.raises(NotFound):
         snapshot.scan("node:Nope")
     with pytest.raises(BadRequest):
