@@ -6,7 +6,8 @@ The reference's page of codes and the tests that look for missing cases are chec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from omnigraph.records import dataclass
 
 __all__ = ["CODES", "Code"]
 

@@ -21,8 +21,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
+
+from omnigraph.records import dataclass
 
 __all__ = [
     "BadRequest",

@@ -13,9 +13,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.errors import BadRequest, Conflict, OmniGraphError, RecoveryPending
+from omnigraph.records import dataclass
 
 __all__ = [
     "CONFLICT",

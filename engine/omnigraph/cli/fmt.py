@@ -6,13 +6,13 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from omnigraph.cli.exits import FAILURE, UsageError
+from omnigraph.records import dataclass
 
 __all__ = ["register"]
 

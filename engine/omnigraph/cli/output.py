@@ -12,9 +12,10 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+from omnigraph.records import dataclass
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 from urllib.parse import quote
 
 from omnigraph.embed.settings import EmbedSettings
 from omnigraph.embed.vectors import BadVector, Matrix, unit_vectors
+from omnigraph.records import dataclass
 
 __all__ = ["Ask", "Role", "parse", "said", "tells_roles"]
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
 from omnigraph.errors import BadRequest
+from omnigraph.records import dataclass
 
 __all__ = ["EmbedSettings", "ProviderName", "Secret", "how_to_set_up"]
 

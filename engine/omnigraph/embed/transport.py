@@ -9,12 +9,12 @@ import os
 import random
 import threading
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from omnigraph.embed.settings import EmbedSettings
+from omnigraph.records import dataclass
 
 if TYPE_CHECKING:
     import httpx

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph import read
 from omnigraph.query.ir import ResultColumn
+from omnigraph.records import dataclass
 from omnigraph.storage import Snapshot
 
 __all__ = ["QueryResult"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import OmniGraphError
 from omnigraph.maintain.indices import label, wanted_indices
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Repository, Snapshot, index_coverage
 from omnigraph.write import constraints

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import pyarrow as pa
 
 from omnigraph.pipeline.stage import table_folder, unique_column
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.write import constraints
 from omnigraph.write.findings import FILE, ROW, Findings

@@ -11,7 +11,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from omnigraph.pipeline.stage import (
     write_committed,
     write_kept,
 )
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import EdgeType
 from omnigraph.storage import Repository, Snapshot, TableChange
 from omnigraph.write.blobs import BlobSpool

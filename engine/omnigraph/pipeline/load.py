@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import BadRequest, NotFound
@@ -20,6 +19,7 @@ from omnigraph.pipeline.session import session
 from omnigraph.pipeline.settings import PipelineSettings
 from omnigraph.pipeline.splits import split_file
 from omnigraph.pipeline.stage import Staged, StageTask, blob_folder, stage
+from omnigraph.records import dataclass
 from omnigraph.storage import Repository, Snapshot, Staging, WriterKind, check_operation_id, working_folder
 from omnigraph.write.blobs import BlobSpool
 from omnigraph.write.embedding import EmbedWhen, provider

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from omnigraph.errors import BadRequest
+from omnigraph.records import dataclass
 
 __all__ = ["PipelineSettings"]
 

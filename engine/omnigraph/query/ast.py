@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
+from omnigraph.records import dataclass
 from omnigraph.schema.ast import Annotation, Name, Place, TypeNode
 from omnigraph.schema.literals import Literal
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 
 from omnigraph.errors import BadRequest, Diagnostic, LanguageError, NotFound
 from omnigraph.query import ast
@@ -17,6 +17,7 @@ from omnigraph.query.mutations import check_mutation
 from omnigraph.query.parser import parse_each_query
 from omnigraph.query.reads import check_read
 from omnigraph.query.scope import Scope, did_you_mean
+from omnigraph.records import dataclass
 from omnigraph.schema.ast import Name
 from omnigraph.schema.catalog import Catalog, Type
 from omnigraph.schema.literals import Literal

@@ -7,12 +7,13 @@ from the compiled query.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 
 from omnigraph.errors import Diagnostic
 from omnigraph.query import ast
 from omnigraph.query.compile import CheckedQuery
 from omnigraph.query.ir import CompiledQuery, Expand, NodeScan, Optional, Shortest
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.schema.literals import Literal
 from omnigraph.schema.source import SourceText

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from omnigraph.records import dataclass
 
 __all__ = ["Walk", "settle"]
 

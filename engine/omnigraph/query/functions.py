@@ -6,13 +6,14 @@ Aggregates are in `aggregates`, text search and rankings in `ranking`, functions
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.query import ast
 from omnigraph.query.ir import Call, Expr, Lit
 from omnigraph.query.operators import arithmetic, contains
 from omnigraph.query.scope import Refused, did_you_mean
 from omnigraph.query.unify import FLOATS, TEXTS, Given, any_nullable, conversion, shown, unify
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import INTEGERS, NUMBERS, SCALARS, Type
 
 __all__ = ["FUNCTIONS", "call"]

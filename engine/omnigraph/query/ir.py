@@ -21,11 +21,11 @@ Names in `Project` and `Aggregate` are the result's column names, in order.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from omnigraph.errors import Diagnostic, Span
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Type
 
 # ---- expressions -----------------------------------------------------------------------------------------------------
@@ -292,6 +292,8 @@ class ParamDecl:
 
 @dataclass(frozen=True, slots=True)
 class ResultColumn:
+    """One column of a result: its name and the type of its values."""
+
     name: str
     type: Type
 

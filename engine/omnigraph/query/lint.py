@@ -7,7 +7,7 @@ Pure: texts in, reports out. Errors are the compiler's own; warnings (L201 to L2
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from omnigraph.codes import CODES
@@ -17,6 +17,7 @@ from omnigraph.query.compile import CheckedQuery, check_text, in_order
 from omnigraph.query.doubts import null_doubts, unused_parameters
 from omnigraph.query.ir import ResultColumn
 from omnigraph.query.parser import parse_each_query
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.compile import compile_schema
 from omnigraph.schema.source import SourceText

@@ -7,7 +7,7 @@ those bound; filters and negations see all of it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import islice
 
 from omnigraph.query import ast
@@ -20,6 +20,7 @@ from omnigraph.query.plan import Block, Nested, variables_of
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.query.traversals import MAX_HOPS, check_edges
 from omnigraph.query.unify import shown
+from omnigraph.records import dataclass
 from omnigraph.schema.ast import Name, Place
 from omnigraph.schema.catalog import Type
 from omnigraph.schema.literals import Literal as LiteralNode

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import fields, is_dataclass, replace
 
 from omnigraph.query import ast
 from omnigraph.query.aggregates import has_aggregate
@@ -13,6 +13,7 @@ from omnigraph.query.ranking import RANKINGS, has_ranking
 from omnigraph.query.returns import Returned
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.query.unify import shown
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.schema.literals import Literal
 

@@ -11,7 +11,7 @@ again and orders by the sizes of the tables.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import heappop, heappush
 from typing import Literal, TypeVar
 
@@ -31,6 +31,7 @@ from omnigraph.query.ir import (
     SubMatch,
     Var,
 )
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, NodeType, Type
 
 __all__ = ["Block", "Nested", "conjunction", "order_operators", "variables_of"]

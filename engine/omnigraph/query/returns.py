@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 
 from omnigraph.query import ast
@@ -11,6 +10,7 @@ from omnigraph.query.aggregates import grouped_columns
 from omnigraph.query.expressions import check
 from omnigraph.query.ir import Aggregate, Distinct, Expr, Operator, Project, ResultColumn
 from omnigraph.query.scope import Refused, Scope
+from omnigraph.records import dataclass
 
 __all__ = ["Returned", "check_return"]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from omnigraph.errors import Diagnostic
+from omnigraph.records import dataclass
 from omnigraph.schema.ast import Place
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Type
 from omnigraph.schema.grammar import nearest_name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 from omnigraph.query import ast
@@ -12,6 +12,7 @@ from omnigraph.query.expressions import check
 from omnigraph.query.ir import Expand, Expr, Shortest, Way
 from omnigraph.query.mentions import mentions
 from omnigraph.query.scope import Bare, Refused, Scope, did_you_mean
+from omnigraph.records import dataclass
 from omnigraph.schema.ast import Name, Place
 from omnigraph.schema.catalog import EdgeType, Type
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -21,6 +20,7 @@ from omnigraph.read.hashing import IdMap
 from omnigraph.read.numbering import Numbering, Splice, through
 from omnigraph.read.settings import read_settings
 from omnigraph.read.tables import TABLES, Readable, TableCache, TableData, one_array
+from omnigraph.records import dataclass
 
 __all__ = ["Adjacency", "AdjacencyCache", "Links", "adjacency", "starts"]
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from omnigraph.read.frame import Context, Frame
 from omnigraph.read.memory import Memory, Run
 from omnigraph.read.steps import Step, indented
 from omnigraph.read.submatch import ROW, degrees, inside
+from omnigraph.records import dataclass
 
 __all__ = ["AntiJoinStep"]
 

@@ -7,7 +7,6 @@ are not expanded again; the start is reached again only through its own self-loo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +24,7 @@ from omnigraph.read.multiset import far_counts, merged, times
 from omnigraph.read.steps import present
 from omnigraph.read.tables import ROW_ID, Rows
 from omnigraph.read.traversal import Traversal, within
+from omnigraph.records import dataclass
 
 __all__ = ["WAY", "ExpandStep", "reach"]
 

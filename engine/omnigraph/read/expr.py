@@ -8,7 +8,6 @@ isn't true, a branch of `case` in the rows that take it, an argument of `coalesc
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -22,6 +21,7 @@ from omnigraph.read.functions import bind, make_list
 from omnigraph.read.search import search_predicate
 from omnigraph.read.types import arrow_of
 from omnigraph.read.walk import may_fail
+from omnigraph.records import dataclass
 
 __all__ = ["Compiler", "Datum", "Env", "Evaluate", "as_array", "as_mask", "compile_expr", "scalar"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -20,6 +20,7 @@ from omnigraph.read.partial import PartialTable
 from omnigraph.read.settings import ReadSettings
 from omnigraph.read.tables import TABLES, Readable, Rows, TableCache
 from omnigraph.read.trace import Trace
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog
 
 _AGAIN = 500.0

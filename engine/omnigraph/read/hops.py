@@ -7,7 +7,6 @@ look-ups in the edge table as they are needed (`lookup`). Everything above sees 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +16,7 @@ from omnigraph.read.datum import Evaluate, Longs
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Context, Indices
 from omnigraph.read.tables import Rows
+from omnigraph.records import dataclass
 
 __all__ = ["REFRESHED", "Followed", "HopFilter", "HopWay", "Hops", "Neighbours", "Stored", "far_ends", "neighbours"]
 

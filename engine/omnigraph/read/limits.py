@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from omnigraph.errors import BadRequest
+from omnigraph.records import dataclass
 
 __all__ = [
     "BLOCK_ROWS",

@@ -4,7 +4,6 @@ index covers, by a scan of them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from omnigraph.read.frame import Context, Indices
 from omnigraph.read.hops import HopWay
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.tables import Rows, one_array
+from omnigraph.records import dataclass
 
 __all__ = ["ENDS", "FAR", "LookedUp", "Outgrown"]
 

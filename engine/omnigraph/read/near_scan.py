@@ -7,8 +7,6 @@ all rows are read, and the answer is exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.query.ir import Call, Column, Limit, Lit, Order, Param, Project, Prop
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame
@@ -18,6 +16,7 @@ from omnigraph.read.scan import ScanStep, pushed_filter
 from omnigraph.read.steps import KeepStep, Step
 from omnigraph.read.tables import ROW_ID, one_array
 from omnigraph.read.walk import parts_of
+from omnigraph.records import dataclass
 
 __all__ = ["NearScanStep", "through_vector_index"]
 

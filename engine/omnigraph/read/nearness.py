@@ -6,8 +6,6 @@ precision, in one order of summation, so that equal vectors have equal distances
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +13,7 @@ from omnigraph.read.compute import Array
 from omnigraph.read.datum import Bools, Longs, validity
 from omnigraph.read.standing import Floats, Standing
 from omnigraph.read.tables import Rows
+from omnigraph.records import dataclass
 
 __all__ = ["Vectors", "nearness", "vectors_of"]
 

@@ -7,7 +7,7 @@ was made of the earlier version (columns, id map, adjacency) is changed in a few
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.read.builds import built
 from omnigraph.read.compute import Array
+from omnigraph.records import dataclass
 
 __all__ = ["Numbering", "RowIds", "Splice", "through"]
 

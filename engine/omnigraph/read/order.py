@@ -6,7 +6,7 @@ Each key is asked of those rows alone that the keys before it leave tied and tha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +17,7 @@ from omnigraph.read.compute import Array, flags, pc
 from omnigraph.read.datum import Bools, Longs
 from omnigraph.read.hashing import words_at
 from omnigraph.read.tables import sort_codes
+from omnigraph.records import dataclass
 
 __all__ = ["AskedKey", "SortKey", "first_rows", "likely_key", "rows_in_order", "sort_key", "sorted_rows"]
 

@@ -7,7 +7,7 @@ it is asked last, in written order, about the rows that everything else keeps.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import (
@@ -25,6 +25,7 @@ from omnigraph.query.ir import (
     Shortest,
 )
 from omnigraph.read.walk import conjuncts, has_block, may_fail, operators_may_fail, variables
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, Type
 
 __all__ = ["Pattern", "conjunction", "pinned_id", "selectivity", "take_apart", "types_of"]

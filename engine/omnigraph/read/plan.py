@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections.abc import Hashable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import cast
 
 import pyarrow as pa
@@ -54,6 +54,7 @@ from omnigraph.read.tables import Readable
 from omnigraph.read.text_scan import through_word_index
 from omnigraph.read.types import entity_properties, entity_type
 from omnigraph.read.walk import aggregates_in, counts_rows, inner_expressions, properties, variables
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog
 
 __all__ = ["Plan", "make_plan", "plan", "run"]

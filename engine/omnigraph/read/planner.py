@@ -10,7 +10,7 @@ and what depends on them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Literal
 
 from omnigraph.errors import Internal
@@ -31,6 +31,7 @@ from omnigraph.read.traversal import Traversal
 from omnigraph.read.types import property_names
 from omnigraph.read.value_positions import by_value
 from omnigraph.read.walk import may_fail, properties, variables
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, table_key
 
 __all__ = ["Planner"]

@@ -6,7 +6,6 @@ the texts that differ are cut again. It is cache, kept with the rows it was made
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from omnigraph.read.compute import Array, pc
 from omnigraph.read.datum import Bools, Longs, validity
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.tokens import tokenize
+from omnigraph.records import dataclass
 
 __all__ = ["TextIndex", "refreshed"]
 

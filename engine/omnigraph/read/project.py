@@ -4,7 +4,7 @@ for the rows that stay."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from omnigraph.read.shortest import PATH
 from omnigraph.read.tables import sort_codes
 from omnigraph.read.types import arrow_of, column_type, entity_properties, entity_type
 from omnigraph.read.walk import aggregates_in, counts_rows
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, NodeType
 
 __all__ = ["Output", "make_output"]

@@ -8,7 +8,6 @@ no word counts less than nothing);
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
@@ -30,6 +29,7 @@ from omnigraph.read.search import text_index
 from omnigraph.read.standing import Floats, Standing, distinct_rows
 from omnigraph.read.tables import ROW_ID, Rows
 from omnigraph.read.tokens import words_of
+from omnigraph.records import dataclass
 
 __all__ = ["Ranking", "bm25_scores", "is_ranking", "make_ranking"]
 

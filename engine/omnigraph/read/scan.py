@@ -8,7 +8,6 @@ asked again, the needed columns are cached.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -24,6 +23,7 @@ from omnigraph.read.tables import TableData
 from omnigraph.read.value_positions import ByValue, rows_by_value
 from omnigraph.read.walk import conjuncts
 from omnigraph.read.word_lookup import WordSearch, words_asked
+from omnigraph.records import dataclass
 from omnigraph.schema.literals import BOUNDS
 from omnigraph.storage.conditions import literal
 

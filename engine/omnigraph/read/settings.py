@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache
 
 from omnigraph.errors import BadRequest
+from omnigraph.records import dataclass
 
 __all__ = ["ReadSettings", "read_settings"]
 

@@ -7,7 +7,6 @@ a node's best parent is the first one that reaches it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from omnigraph.read.met import met_keys
 from omnigraph.read.steps import present
 from omnigraph.read.tables import Rows, sort_codes
 from omnigraph.read.traversal import Traversal
+from omnigraph.records import dataclass
 
 __all__ = ["PATH", "ShortestStep"]
 

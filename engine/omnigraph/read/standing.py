@@ -8,7 +8,6 @@ by their true values, ties by id.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from omnigraph.read.datum import Bools, Longs
 from omnigraph.read.distinct import once
 from omnigraph.read.frame import Binding
 from omnigraph.read.tables import Rows, sort_codes
+from omnigraph.records import dataclass
 
 __all__ = ["Floats", "Standing", "distinct_rows"]
 

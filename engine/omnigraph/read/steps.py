@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from omnigraph.read.frame import Context, Frame, Indices
 from omnigraph.read.limits import BLOCK_ROWS
 from omnigraph.read.memory import Memory, Run
 from omnigraph.read.trace import counted
+from omnigraph.records import dataclass
 
 __all__ = ["FilterStep", "KeepStep", "Step", "described", "indented", "present", "run_step"]
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pyarrow as pa
 
@@ -12,6 +10,7 @@ from omnigraph.read.expand import ExpandStep
 from omnigraph.read.frame import Binding, Context, Frame
 from omnigraph.read.steps import Step, run_step
 from omnigraph.read.tables import Rows
+from omnigraph.records import dataclass
 
 __all__ = ["ROW", "BlockValue", "degrees", "inside"]
 

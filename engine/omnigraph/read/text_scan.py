@@ -7,8 +7,6 @@ counted in one pass over the column. So scores are those of the whole column in 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from omnigraph.query.ir import Call, Column, Lit, Order, Param, Project, Prop
 from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Counted, Frame
@@ -19,6 +17,7 @@ from omnigraph.read.steps import KeepStep, Step
 from omnigraph.read.tokens import words_of
 from omnigraph.read.walk import parts_of
 from omnigraph.read.word_lookup import WordSearch, text_facts
+from omnigraph.records import dataclass
 
 __all__ = ["TextScanStep", "through_word_index"]
 

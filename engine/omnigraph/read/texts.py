@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -18,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.read.compute import Array, pc
+from omnigraph.records import dataclass
 
 __all__ = [
     "LOOSE",

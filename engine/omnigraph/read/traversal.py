@@ -8,7 +8,6 @@ small question to a cold process is looked up, and a big one, or one asked again
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -24,6 +23,7 @@ from omnigraph.read.memory import Memory, NotInMemory
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.tables import Rows, TableData
 from omnigraph.read.whole import Scanned
+from omnigraph.records import dataclass
 
 __all__ = ["Traversal", "Work", "within"]
 

@@ -7,7 +7,6 @@ about for the second time, kept with it like all that is derived, and never chan
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from omnigraph.read.frame import Indices
 from omnigraph.read.pattern import conjunction
 from omnigraph.read.tables import TableData
 from omnigraph.read.walk import conjuncts
+from omnigraph.records import dataclass
 
 __all__ = ["ByValue", "ValuePositions", "by_value", "rows_by_value"]
 

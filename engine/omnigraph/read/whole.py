@@ -7,7 +7,6 @@ or something kept is suspected.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +19,7 @@ from omnigraph.read.hops import HopWay
 from omnigraph.read.lookup import ENDS, FAR
 from omnigraph.read.partial import PartialTable
 from omnigraph.read.tables import Rows, one_array
+from omnigraph.records import dataclass
 
 __all__ = ["Scanned", "equal_pairs"]
 

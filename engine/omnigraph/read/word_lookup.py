@@ -7,7 +7,6 @@ tested again, so the answer is that of reading everything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -19,6 +18,7 @@ from omnigraph.read.frame import Context
 from omnigraph.read.tables import ROW_ID
 from omnigraph.read.tokens import count_words, words_of
 from omnigraph.read.walk import conjuncts
+from omnigraph.records import dataclass
 
 __all__ = ["COMMON", "TextFacts", "WordSearch", "text_facts", "words_asked"]
 

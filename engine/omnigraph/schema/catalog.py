@@ -6,9 +6,11 @@ A `Catalog` is what every other room knows of a schema. Interfaces are expanded 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
+
+from omnigraph.records import dataclass
 
 __all__ = [
     "INTEGERS",

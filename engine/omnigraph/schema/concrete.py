@@ -9,11 +9,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from omnigraph.records import dataclass
 from omnigraph.schema.driver import Driver, Rule
 from omnigraph.schema.grammar import Grammar
 from omnigraph.schema.source import SourceText

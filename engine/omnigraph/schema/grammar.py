@@ -15,12 +15,12 @@ import re
 import sys
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from omnigraph.errors import Diagnostic, LanguageError
+from omnigraph.records import dataclass
 from omnigraph.schema.driver import Driver, Tables, callback_for
 from omnigraph.schema.source import SourceText
 

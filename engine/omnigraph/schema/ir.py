@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any
 
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type, table_key
 
 __all__ = ["IR_VERSION", "Constraint", "PropertyIR", "SchemaIR", "TypeIR", "constraint_key", "ir_of"]

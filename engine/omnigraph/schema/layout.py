@@ -8,8 +8,9 @@ line is held back until that line ends, and doesn't count for its length.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from omnigraph.records import dataclass
 
 __all__ = [
     "WIDTH",

@@ -11,9 +11,9 @@ import json
 import math
 import re
 import struct
-from dataclasses import dataclass
 from typing import Any
 
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.schema.grammar import RefusedWhileParsing
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
+from omnigraph.records import dataclass
 from omnigraph.schema import ast
 from omnigraph.schema.annotations import COLUMN_WORDS, Refuser, annotation_values, check_embeds, check_renames
 from omnigraph.schema.bodies import Columns, check_defaults, check_of, columns_of, empty_together, range_of

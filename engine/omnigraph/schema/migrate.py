@@ -11,10 +11,11 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, Type
 from omnigraph.schema.evolve import rename_property
 from omnigraph.schema.ir import Constraint, PropertyIR, SchemaIR, TypeIR, ir_of

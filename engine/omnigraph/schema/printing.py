@@ -14,10 +14,10 @@ The layout, in four rules:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from omnigraph.errors import BadRequest, Internal
+from omnigraph.records import dataclass
 from omnigraph.schema.concrete import Branch, Comment, Leaf, Tree, first_leaf, last_leaf, read_tree, signature
 from omnigraph.schema.grammar import Grammar
 from omnigraph.schema.layout import (

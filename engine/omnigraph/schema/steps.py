@@ -7,9 +7,10 @@ plan has happened by then. Which step may follow which is `migrate`'s business; 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal, TypeAlias
 
+from omnigraph.records import dataclass
 from omnigraph.schema.ir import Constraint, PropertyIR, TypeIR
 from omnigraph.schema.ir_json import annotations_json, constraint_json, plain_json, property_json, type_json
 

@@ -15,7 +15,6 @@ import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any, Protocol, TypeAlias
 
@@ -26,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from omnigraph.errors import BadRequest, Internal, NotFound, OmniGraphError
+from omnigraph.records import dataclass
 from omnigraph.storage.translate import lance_errors
 
 __all__ = [

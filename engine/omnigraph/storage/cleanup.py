@@ -10,11 +10,11 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from omnigraph.errors import BadRequest, NotFound, OmniGraphError
+from omnigraph.records import dataclass
 from omnigraph.storage.ancestry import bases_and_roots
 from omnigraph.storage.announce import announcing
 from omnigraph.storage.engine import Engine

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import lance
@@ -18,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound
+from omnigraph.records import dataclass
 from omnigraph.storage.lineage import common_version, parent_of
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import is_missing, lance_errors

@@ -6,8 +6,9 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from omnigraph.records import dataclass
 from omnigraph.storage.history import History
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.sidecar import Sidecars

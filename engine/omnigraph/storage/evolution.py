@@ -8,7 +8,7 @@ no file either; a default is written into a file of its own. A table without row
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 import lance
@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.errors import ExpectedVersionMismatch, OmniGraphError
+from omnigraph.records import dataclass
 from omnigraph.storage.change import apply, stage
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import is_commit_race, lance_errors

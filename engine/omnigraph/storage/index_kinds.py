@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import lance
 
+from omnigraph.records import dataclass
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import lance
 
 from omnigraph.errors import ExpectedVersionMismatch
+from omnigraph.records import dataclass
 from omnigraph.storage.commit import settle_drift
 from omnigraph.storage.drift import neutral
 from omnigraph.storage.engine import Engine

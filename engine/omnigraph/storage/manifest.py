@@ -6,7 +6,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from omnigraph.errors import Internal, NotFound
+from omnigraph.records import dataclass
 from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, migrate
 from omnigraph.storage.layout import MAIN, MANIFEST, is_branch_path, lance_branch, table_path
 from omnigraph.storage.lineage import LISTINGS, branch_names, parent_of, ref_file

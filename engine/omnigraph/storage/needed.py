@@ -9,10 +9,11 @@ import threading
 import weakref
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from omnigraph.errors import NotFound
+from omnigraph.records import dataclass
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.layout import MAIN, MANIFEST, SCHEMA_LOCK, lance_branch
 from omnigraph.storage.lineage import branch_names, parent_of

@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from lance.optimize import Compaction
 
 from omnigraph.errors import BadRequest, Conflict, ExpectedVersionMismatch, OmniGraphError
+from omnigraph.records import dataclass
 from omnigraph.storage.blobs import is_blob, marks_nulls, null_mask
 from omnigraph.storage.drift import neutral, neutral_upto
 from omnigraph.storage.engine import Engine

@@ -6,13 +6,14 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import UTC, datetime
 from typing import Any
 
 import lance
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError, RowLevelCasContention
+from omnigraph.records import dataclass
 from omnigraph.storage.formats import migrate
 from omnigraph.storage.history import History, compact
 from omnigraph.storage.manifest import (

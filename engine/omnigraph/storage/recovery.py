@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
+from omnigraph.records import dataclass
 from omnigraph.storage.manifest import Pin
 from omnigraph.storage.sidecar import SidecarTable
 from omnigraph.storage.types import WriterKind

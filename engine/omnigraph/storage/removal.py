@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from omnigraph.errors import Conflict, NotFound, OmniGraphError
+from omnigraph.records import dataclass
 from omnigraph.storage.announce import announcing
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import fork_lock

@@ -7,9 +7,10 @@ write that was never finished: it is published only where someone insists.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from omnigraph.errors import NotFound
+from omnigraph.records import dataclass
 from omnigraph.storage.drift import neutral, operation_of
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.layout import MAIN, lance_branch

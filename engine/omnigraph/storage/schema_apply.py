@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, NotFound
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog
 from omnigraph.schema.ir import SchemaIR
 from omnigraph.storage.branch import list_branches

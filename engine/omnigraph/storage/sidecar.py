@@ -12,11 +12,12 @@ import os
 import secrets
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from typing import Any
 
 from omnigraph.errors import Conflict, NotFound, RecoveryPending
+from omnigraph.records import dataclass
 from omnigraph.storage.files import LocalFiles, unlock, write_all
 from omnigraph.storage.layout import MAIN, RECOVERY, is_branch_path, is_location, lance_branch
 from omnigraph.storage.manifest import Pin

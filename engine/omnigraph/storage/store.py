@@ -6,13 +6,13 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any
 
 import lance
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.records import dataclass
 from omnigraph.storage.files import Files, LocalFiles, files_of
 from omnigraph.storage.layout import MARK, lance_branch
 from omnigraph.storage.relocate import Moved, is_moved

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from omnigraph.errors import ExpectedVersionMismatch, Internal, OmniGraphError, RecoveryPending
+from omnigraph.records import dataclass
 from omnigraph.storage.drift import mark_of, neutral, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders

@@ -4,13 +4,14 @@ except inside a `Snapshot`, whose methods speak Arrow."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.records import dataclass
 from omnigraph.storage.blobs import BlobSource
 
 __all__ = ["BranchInfo", "CommitInfo", "Staging", "TableChange", "TableRef", "WriterKind"]

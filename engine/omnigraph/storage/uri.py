@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from omnigraph.errors import BadRequest
+from omnigraph.records import dataclass
 
 __all__ = ["Root", "parse_root"]
 

@@ -7,10 +7,11 @@ state has, because it was added or dropped, says nothing of its rows; but once a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import pyarrow as pa
 
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.schema.ir import SchemaIR, TypeIR
 from omnigraph.storage import Snapshot

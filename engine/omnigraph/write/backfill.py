@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest, Conflict, Internal, NotFound
 from omnigraph.read.compute import Array, pc
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, WriterKind
 from omnigraph.ulids import new_ulid

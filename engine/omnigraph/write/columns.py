@@ -7,7 +7,6 @@ Text is read as a value only where the source has nothing but text (CSV) or wher
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.mapping import DateFormat

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, pc
+from omnigraph.records import dataclass
 from omnigraph.storage import Repository, Snapshot
 from omnigraph.write.across import Pair, pairs
 from omnigraph.write.columns import one_chunk

@@ -7,12 +7,13 @@ breaks it refuses the whole change. Storage does the rest.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest, Conflict
+from omnigraph.records import dataclass
 from omnigraph.schema import Catalog, MigrationPlan, apply_plan
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.schema.ir import Constraint, TypeIR

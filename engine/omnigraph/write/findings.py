@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.records import dataclass
 
 __all__ = ["FILE", "OMITTED", "ROW", "SHOWN", "BadRecord", "Findings"]
 

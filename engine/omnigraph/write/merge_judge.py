@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType
 from omnigraph.write import constraints
 from omnigraph.write.columns import one_chunk

@@ -7,7 +7,6 @@ property and files that resolve conflicts belong here and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.read.compute import Array, pc
+from omnigraph.records import dataclass
 from omnigraph.write.columns import one_chunk
 
 __all__ = ["Clash", "Step", "merge_step", "same_rows"]

@@ -7,7 +7,7 @@ source are copied where all their rows are new here. The result is written on th
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow as pa
 from omnigraph.errors import Conflict, MergeConflicts
 from omnigraph.read.compute import Array, pc
 from omnigraph.read.entity import plain_rows
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, TableChange, WriterKind
 from omnigraph.storage.arrow import moving_schema

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +26,7 @@ from omnigraph.read.datum import Fault, as_array, as_mask
 from omnigraph.read.expr import compile_expr
 from omnigraph.read.scan import pushed_filter
 from omnigraph.read.walk import conjuncts, may_fail
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
 from omnigraph.storage.commit import check_head

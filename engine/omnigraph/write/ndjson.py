@@ -14,7 +14,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date, timedelta
 from functools import partial
 from itertools import chain
@@ -27,6 +27,7 @@ import pyarrow.json as pj
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, pc
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.columns import Cast
 from omnigraph.write.findings import BadRecord, Findings

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.read.compute import Array, Chunked, Scalar, pc
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.blobs import BlobSpool, blob_problem

@@ -13,7 +13,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingABC
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeAlias, cast
@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from omnigraph.errors import BadRequest
+from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog
 from omnigraph.write.blobs import blob_names
 from omnigraph.write.flat import read_flat
