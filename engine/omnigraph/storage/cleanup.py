@@ -19,7 +19,6 @@ from omnigraph.storage.ancestry import bases_and_roots
 from omnigraph.storage.announce import announcing
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
-from omnigraph.storage.forks import drop_lineage
 from omnigraph.storage.layout import (
     ACTORS,
     CLEANUP,
@@ -31,7 +30,7 @@ from omnigraph.storage.layout import (
     STAGING,
     lance_branch,
 )
-from omnigraph.storage.lineage import branch_names, created_at, parent_of
+from omnigraph.storage.lineage import branch_names, created_at, delete_recorded, parent_of
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.needed import Needed, locations_of, needed_now
 from omnigraph.storage.optimize import workers
@@ -261,40 +260,49 @@ def _reclaim(engine: Engine, *, confirm: bool) -> list[Removed]:
     out = []
     locations = locations_of(engine) | {COMMITS: COMMITS}
     for location, table in sorted(locations.items(), key=lambda item: item[1]):
-        name: str | None = None
-        try:
-            names = branch_names(engine.store, location)
-            # Those that grew from another come first: Lance deletes none that has children.
-            for name in sorted(names, key=lambda n: -_depth(engine, location, n)):
-                if not _orphan(engine, location, name):
-                    continue
-                if confirm:
-                    began = time.perf_counter()
-                    with announcing(engine.store, {(location, name): ()}), locked(engine):
-                        if not _orphan(engine, location, name):
-                            continue  # somebody has made its branch, or begun to write on it, since
-                        drop_lineage(engine.store, location, name)
-                    engine.store.forget(location, name)
-                    reach(Step.CLEANUP_FORK_RECLAIMED)
-                    seconds = round(time.perf_counter() - began, 3)
-                    out.append(Removed(table, location, name, "reclaimed", seconds=seconds))
-                else:
-                    out.append(Removed(table, location, name, "planned"))
-        except NotFound:
-            continue  # it has gone meanwhile
-        except OmniGraphError as error:
-            out.append(failure(table, (location, name), error))
+        # Those that grew from another come first: Lance deletes none that has children.
+        for name in sorted(branch_names(engine.store, location), key=lambda n: -_depth(engine, location, n)):
+            try:
+                done = _reclaim_one(engine, table, location, name, confirm)
+            except NotFound:
+                continue  # it has gone meanwhile
+            except OmniGraphError as error:
+                done = failure(table, (location, name), error)
+            if done is not None:
+                out.append(done)
     return out
 
 
+def _reclaim_one(engine: Engine, table: str, location: str, name: str, confirm: bool) -> Removed | None:
+    """Raises NotFound: it has gone."""
+    if not _orphan(engine, location, name):
+        return None
+    if not confirm:
+        return Removed(table, location, name, "planned")
+    began = time.perf_counter()
+    with announcing(engine.store, {(location, name): ()}), locked(engine):
+        if not _orphan(engine, location, name):
+            return None  # somebody has made its branch, or begun to write on it, since
+        if not delete_recorded(engine.store, location, name):
+            return None  # on a store nothing keeps others from deleting it
+    engine.store.forget(location, name)
+    reach(Step.CLEANUP_FORK_RECLAIMED)
+    return Removed(table, location, name, "reclaimed", seconds=round(time.perf_counter() - began, 3))
+
+
 def _depth(engine: Engine, location: str, name: str) -> int:
-    depth = 0
-    while lance_branch(name) is not None and depth < 100:
-        try:
-            name, depth = parent_of(engine.store, location, name)[0], depth + 1
-        except NotFound:
-            break
+    depth, parent = 0, _parent(engine, location, name)
+    while parent is not None and depth < 100:
+        depth, parent = depth + 1, _parent(engine, location, parent)
     return depth
+
+
+def _parent(engine: Engine, location: str, name: str) -> str | None:
+    """The branch that one of a dataset's has grown from; None of main, and where it has gone."""
+    try:
+        return parent_of(engine.store, location, name)[0] if lance_branch(name) is not None else None
+    except NotFound:
+        return None
 
 
 def _orphan(engine: Engine, location: str, name: str) -> bool:
@@ -306,7 +314,7 @@ def _orphan(engine: Engine, location: str, name: str) -> bool:
     needed = needed_now(engine, [location])
     if (location, name) in needed.busy or (location, name) in needed.floors:
         return False
-    if any(parent_of(engine.store, location, n)[0] == name for n in branch_names(engine.store, location)):
+    if any(_parent(engine, location, n) == name for n in branch_names(engine.store, location)):
         return False
     if not engine.manifest.exists(name):
         return True

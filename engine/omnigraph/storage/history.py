@@ -19,6 +19,7 @@ import pyarrow as pa
 from omnigraph.errors import NotFound
 from omnigraph.storage.afterwards import Afterwards
 from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, RECOVERIES, lance_branch, quoted
+from omnigraph.storage.lineage import while_branches_go
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store, create_dataset
@@ -201,7 +202,8 @@ class History:
         compact(written)
         if before // VERSIONS_KEPT != int(written.version) // VERSIONS_KEPT:
             # Lance keeps what a branch of the table began from.
-            written.cleanup_old_versions(older_than=timedelta(seconds=READING_SECONDS))
+            old = timedelta(seconds=READING_SECONDS)
+            while_branches_go(lambda: written.cleanup_old_versions(older_than=old))
 
     def _merge(self, dataset: lance.LanceDataset, rows: pa.Table) -> None:
         """Insert the rows whose id isn't there; a race with the same row is lost silently, as it should be."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
 from contextlib import suppress
+from typing import TypeVar
 from urllib.parse import quote, unquote
 
 from omnigraph.errors import Internal, NotFound
@@ -24,12 +26,30 @@ __all__ = [
     "parent_of",
     "ref_file",
     "remove_tree",
+    "while_branches_go",
 ]
+
+T = TypeVar("T")
 
 LISTINGS = 20
 """How often branches are listed before it counts as an error that one of them went in between."""
 
 _FOLDER = "_refs/branches"
+
+
+def while_branches_go(action: Callable[[], T]) -> T:
+    """What Lance does with all branches of a dataset, again where one goes between its being listed and its being read.
+
+    Raises:
+        OSError, ValueError, RuntimeError: anything else, or branches go all the time.
+    """
+    for left in reversed(range(LISTINGS)):
+        try:
+            return action()
+        except (OSError, ValueError, RuntimeError) as error:
+            if not left or _FOLDER not in str(error) or not is_missing(error):
+                raise
+    raise AssertionError("the last listing returns or raises")
 
 
 def ref_file(location: str, branch: str) -> str:

@@ -18,7 +18,7 @@ from omnigraph.records import dataclass
 from omnigraph.storage.announce import announcing
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import fork_lock
-from omnigraph.storage.lineage import branch_names
+from omnigraph.storage.lineage import branch_names, ref_file, while_branches_go
 from omnigraph.storage.needed import Lineage, Needed, locations_of, needed_now
 from omnigraph.storage.optimize import workers
 from omnigraph.storage.steps import Step, reach
@@ -118,8 +118,8 @@ def survey(
         try:
             found = _look(engine, table, lineage, needed, explain)
         except OmniGraphError as error:
-            if isinstance(error, NotFound) and engine.store.latest_or_none(*lineage) is None:
-                return None  # it has gone meanwhile, with its branch
+            if isinstance(error, NotFound) and _gone(engine, lineage):
+                return None  # meanwhile, with its branch
             return failure(table, lineage, error)
         if notice is not None:
             notice(table)
@@ -140,7 +140,8 @@ def _look(engine: Engine, table: str, lineage: Lineage, needed: Needed, explain:
         size = 0
         if explain:
             try:
-                size = int(dataset.explain_cleanup_old_versions(versions=doomed or [_NO_VERSION]).stats.bytes_removed)
+                plan = while_branches_go(lambda: dataset.explain_cleanup_old_versions(versions=doomed or [_NO_VERSION]))
+                size = int(plan.stats.bytes_removed)
             except (OSError, ValueError, RuntimeError) as error:
                 # A moved graph's branches are read where nothing is written by a copy, which knows no other branch.
                 if not (engine.store.read_only and is_missing(error)):
@@ -148,6 +149,14 @@ def _look(engine: Engine, table: str, lineage: Lineage, needed: Needed, explain:
     return Plan(
         table, lineage, tuple(doomed), frozenset(listed), int(dataset.version), size, needed.floors.get(lineage)
     )
+
+
+def _gone(engine: Engine, lineage: Lineage) -> bool:
+    """Whether a lineage is no more: a branch's files go after its record."""
+    location, branch = lineage
+    if branch is None:
+        return engine.store.latest_or_none(location) is None
+    return not engine.store.files.exists(ref_file(location, branch))
 
 
 def failure(table: str, lineage: Lineage, error: OmniGraphError) -> Removed:
@@ -202,9 +211,13 @@ def _remove(engine: Engine, plan: Plan, needed: Needed) -> Removed:
     try:
         with lance_errors(f"removing old versions of {plan.table}"):
             dataset = engine.store.latest(location, branch)
-            stats = dataset.cleanup_old_versions(versions=doomed or [_NO_VERSION], error_if_tagged_old_versions=False)
+            stats = while_branches_go(
+                lambda: dataset.cleanup_old_versions(
+                    versions=doomed or [_NO_VERSION], error_if_tagged_old_versions=False
+                )
+            )
     except NotFound as error:
-        if engine.store.latest_or_none(location, branch) is not None:
+        if not _gone(engine, plan.lineage):
             return failure(plan.table, plan.lineage, error)
         # The lineage has gone meanwhile, with its branch.
     except OmniGraphError as error:

@@ -12,7 +12,7 @@ from omnigraph.storage.drift import transaction_of
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import drop_lineage
 from omnigraph.storage.layout import MAIN, MANIFEST, MARK, SCHEMA_LOCK
-from omnigraph.storage.lineage import branch_names, delete_recorded
+from omnigraph.storage.lineage import branch_names, delete_recorded, while_branches_go
 from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.needed import needed_now
 from omnigraph.storage.schemas import (
@@ -194,4 +194,4 @@ def purge(engine: Engine, location: str, own: str | None) -> None:
             return
         old = needed.removable((location, None), [int(v["version"]) for v in dataset.versions()])
         if old:
-            dataset.cleanup_old_versions(versions=old, error_if_tagged_old_versions=False)
+            while_branches_go(lambda: dataset.cleanup_old_versions(versions=old, error_if_tagged_old_versions=False))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
 import shutil
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,8 +23,9 @@ from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound, Recovery
 from omnigraph.maintain.cleanup import parse_age
 from omnigraph.storage import Repository, removal
 from omnigraph.storage import cleanup as module
-from omnigraph.storage.lineage import branch_names
+from omnigraph.storage.lineage import branch_names, delete_recorded
 from tests.engine.upstream.conftest import fingerprint, unpack
+from tests.s3 import environment, serving
 
 SCHEMA = "node P { slug: String @key  n: I64? @index }\nnode Q { slug: String @key }\nedge K: P -> P\n"
 DAYS_AGO_8 = time.time() - 8 * 86_400
@@ -265,6 +270,54 @@ def test_forks_of_dead_branches_and_unused_ones_are_reclaimed(
     assert branch_names(store, unused.location) == set()
     put(graph, "z", branch="still", type="Q")
     assert graph.verify().ok
+
+
+def test_branches_that_go_while_it_looks_are_passed_over(graph: omnigraph.Graph) -> None:
+    """Lance reads the record of every branch of a dataset that it has listed, and fails where one has gone."""
+    ref, over = graph.snapshot().tables["node:P"], threading.Event()
+
+    def churn(name: str) -> None:
+        store = Repository.open(graph.uri).engine.store
+        for n in itertools.takewhile(lambda _: not over.is_set(), itertools.count()):
+            dataset = store.latest(ref.location)
+            dataset.create_branch(f"{name}{n}", dataset.version)
+            with suppress(NotFound):  # the cleanup has been first
+                delete_recorded(store, ref.location, f"{name}{n}")
+
+    repository = Repository.open(graph.uri)
+    with ThreadPoolExecutor(2) as pool:
+        going = [pool.submit(churn, f"going{i}-") for i in range(2)]
+        try:
+            until = time.monotonic() + 2
+            while time.monotonic() < until:
+                for confirm in (False, True):
+                    assert repository.cleanup(keep=50, older_than=None, confirm=confirm).failed == ()
+        finally:
+            over.set()
+        for one in going:
+            one.result()
+    assert graph.verify().ok
+
+
+def test_a_fork_that_another_removes_from_a_store_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving() as server, environment(server):
+        graph = omnigraph.init(server.uri(), schema=SCHEMA)
+        put(graph, "a")
+        graph.branches.create("dev")
+        put(graph, "b", branch="dev")
+        Repository.open(graph.uri).engine.store.latest("__manifest").branches.delete("dev")
+        raced = []
+
+        def late(store: Any, location: str, name: str) -> bool:
+            raced.append(delete_recorded(Repository.open(graph.uri).engine.store, location, name))
+            return delete_recorded(store, location, name)
+
+        monkeypatch.setattr(module, "delete_recorded", late)
+        report = graph.cleanup(keep=5, confirm=True)
+        assert raced == [True, True]
+        assert report.failed == ()
+        assert [t for t in report.tables if t.action == "reclaimed"] == []
+        assert graph.verify().ok
 
 
 def test_what_killed_writes_left_beside_the_tables_goes(graph: omnigraph.Graph) -> None:
