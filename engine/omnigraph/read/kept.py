@@ -64,6 +64,11 @@ class Kept:
             self._entries.move_to_end(key)
         return entry
 
+    def replace(self, key: Hashable, entry: Sized) -> None:
+        """Keep an entry, whatever was kept by its key."""
+        self.drop(key)
+        self.add(key, entry)
+
     def holder(self, key: Hashable) -> Holder | None:
         """What was kept by `hold`; its entries count as used."""
         found = self._holders.get(key)
@@ -84,6 +89,11 @@ class Kept:
                 if len(self._holders) > BOUND:
                     self._holders.popitem(last=False)
 
+    def release(self) -> None:
+        """Let go of all holders: there is something new to be made over."""
+        with self._lock:
+            self._forget_holders()
+
     def drop(self, key: Hashable) -> None:
         with self._lock:
             if self._entries.pop(key, None) is not None:
@@ -91,6 +101,9 @@ class Kept:
 
     def _gone(self) -> None:
         self.dropped += 1
+        self._forget_holders()
+
+    def _forget_holders(self) -> None:
         self._holders.clear()
         self._last = None
 

@@ -49,21 +49,24 @@ class Memory:
 
     def table(self, table_key: str, columns: Iterable[str]) -> TableData:
         """A cached table. Raises NotInMemory unless all the columns are there."""
-        found = self._kept(self.ctx.tables.key(self.ctx.snapshot, table_key))
+        found = self.kept(self.ctx.tables.key(self.ctx.snapshot, table_key))
         if not isinstance(found, TableData) or not found.has(columns):
             raise NotInMemory
         return found
 
     def adjacency(self, way: HopWay) -> Adjacency:
         """The adjacency of a way. Raises NotInMemory."""
-        found = self._kept(self.ctx.adjacency.key(self.ctx.snapshot, way.edge, *way.ends))
+        found = self.kept(self.ctx.adjacency.key(self.ctx.snapshot, way.edge, *way.ends))
         if not isinstance(found, Adjacency):
             raise NotInMemory
         return found
 
-    def _kept(self, key: Hashable) -> Sized | None:
-        self.holds.append(key)
-        return self.ctx.tables.kept.get(key)
+    def kept(self, key: Hashable) -> Sized | None:
+        """An entry of the cache, to be held."""
+        found = self.ctx.tables.kept.get(key)
+        if found is not None:
+            self.holds.append(key)
+        return found
 
     def bind(self, var: str, rows: Rows | None) -> None:
         """Note what a step binds."""

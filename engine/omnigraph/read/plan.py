@@ -36,6 +36,7 @@ from omnigraph.query.ir import (
     Var,
 )
 from omnigraph.read.antijoin import AntiJoinStep
+from omnigraph.read.beside import BesideEdges, beside_edges
 from omnigraph.read.expand import ExpandStep
 from omnigraph.read.frame import Context, Frame
 from omnigraph.read.limits import UNLIMITED, current
@@ -60,6 +61,8 @@ from omnigraph.schema.catalog import Catalog
 __all__ = ["Plan", "make_plan", "plan", "run"]
 
 _LIGHT = 100_000  # rows whose result isn't weighed beforehand
+
+_BEGIN = Frame(1)
 
 _MATCH = (NodeScan, Expand, Shortest, Filter, AntiJoin, Optional)
 
@@ -92,9 +95,26 @@ class Plan:
         memory = Memory(ctx)
         try:
             runs = [step.bind(memory) for step in self.steps]
+            beside = self._beside(memory, runs)
         except NotInMemory:
             return None
-        return Bound(self, tuple(run for run in runs if run is not None), self.output.bind(memory), tuple(memory.holds))
+        steps = tuple(run for run in runs if run is not None)
+        finish = self.output.bind(memory)
+        if beside is not None:
+            last = Bound(self, steps[-1:], finish, ())
+            sliced = beside.finish(memory, last.run)
+            if sliced is not None:
+                return Bound(self, steps[:-1], sliced, tuple(memory.holds))
+            finish = beside.counting(finish)
+        return Bound(self, steps, finish, tuple(memory.holds))
+
+    def _beside(self, memory: Memory, runs: list[Run | None]) -> BesideEdges | None:
+        """The last step and the output together, where these are a hop and properties of its far ends."""
+        hop = next((step for step, run in zip(reversed(self.steps), reversed(runs), strict=True) if run), None)
+        out = self.output
+        if not isinstance(hop, ExpandStep) or out.keys is not None or out.order or out.fused:
+            return None
+        return beside_edges(memory, hop, out.schema, [item.expr for item in out.items], out.bounds)
 
     def check_weight(self, ctx: Context, frame: Frame) -> None:
         """Raises BadRequest where the returned columns would take more memory than a query may."""
@@ -131,9 +151,9 @@ class Bound:
     output: Finish
     holds: tuple[Hashable, ...]
 
-    def run(self, ctx: Context) -> pa.Table:
+    def run(self, ctx: Context, frame: Frame = _BEGIN) -> pa.Table:
         """As `Plan.run`, within the same limits."""
-        frame, most, limits = Frame(1), ctx.settings.max_bytes, current()
+        most, limits = ctx.settings.max_bytes, current()
         for step in self.steps:
             if limits is not UNLIMITED:
                 limits.check()

@@ -79,7 +79,7 @@ class Output:
     text: str
 
     def run(self, ctx: Context, frame: Frame) -> pa.Table:
-        skip, stop = self._bounds(ctx)
+        skip, stop = self.bounds(ctx)
         if self.keys is None:
             return self._project(ctx, frame, skip, stop)
         return self._aggregate(ctx, frame, self.keys, skip, stop)
@@ -95,7 +95,7 @@ class Output:
         take = gathered(memory, self.schema, [item.expr for item in self.items])
         if take is None or self.limit is None:
             return take
-        return lambda ctx, frame: take(ctx, frame.part(*self._bounds(ctx)))
+        return lambda ctx, frame: take(ctx, frame.part(*self.bounds(ctx)))
 
     def _tallied(self, memory: Memory) -> Finish | None:
         """For counts of all rows together."""
@@ -103,7 +103,8 @@ class Output:
             return None
         return tallied(memory, self.schema, [item.expr for item in self.items])
 
-    def _bounds(self, ctx: Context) -> tuple[int, int | None]:
+    def bounds(self, ctx: Context) -> tuple[int, int | None]:
+        """The rows wanted: from which, and to before which."""
         if self.limit is None:
             return 0, None
         skip = _count(self.limit.skip, ctx.params, "skip")
