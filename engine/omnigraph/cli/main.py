@@ -125,8 +125,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
         gc.set_threshold(100_000, 50, 50)  # what is imported is no garbage, and to look through it takes 40 ms
     os.environ.setdefault("LANCE_LOG", "error")  # its warnings are about its insides; what matters is raised
-    with ended_at_once() if args and args[0] in _READS else nullcontext():
-        return _run(args)
+    try:
+        with ended_at_once() if args and args[0] in _READS else nullcontext():
+            return _run(args)
+    finally:
+        if argv is None:
+            gc.freeze()  # the process ends: to look through all objects for garbage takes Python some 60 ms
 
 
 def _run(args: list[str]) -> int:

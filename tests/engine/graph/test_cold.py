@@ -38,6 +38,23 @@ def test_a_read_imports_what_it_needs(tmp_path: Path) -> None:
     assert _OTHERS.isdisjoint(done.stdout.split()), sorted(_OTHERS & set(done.stdout.split()))
 
 
+_ENDS = """
+import atexit, gc, sys
+from omnigraph.cli.main import main
+atexit.register(lambda: print("frozen" if gc.get_freeze_count() > 1000 else "all is looked through", file=sys.stderr))
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("text", ["query q() { match { $p: P } return { $p.name } }", "query q() { wrong }"])
+def test_a_command_ends_without_looking_for_garbage(tmp_path: Path, text: str) -> None:
+    omnigraph.init(tmp_path / "g", schema="node P { name: String @key }").close()
+    command = [sys.executable, "-c", _ENDS, "query", str(tmp_path / "g"), "-e", text]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == int("wrong" in text), done.stderr
+    assert done.stderr.splitlines()[-1] == "frozen", done.stderr
+
+
 @pytest.mark.skipif(find_spec("pandas") is None, reason="pandas isn't installed")
 def test_a_command_leaves_pandas_alone(tmp_path: Path) -> None:
     graph = omnigraph.init(tmp_path / "g", schema="node P { name: String @key  age: I64 }")
