@@ -6,7 +6,6 @@ typed rows. The Spark load calls both with the same arguments as the loader here
 
 from __future__ import annotations
 
-import glob
 import io
 import os
 import shutil
@@ -15,11 +14,9 @@ from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingABC
 from dataclasses import replace
 from fnmatch import fnmatch
-from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeAlias, cast
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 
 from omnigraph.errors import BadRequest
 from omnigraph.records import dataclass
@@ -28,6 +25,7 @@ from omnigraph.write.blobs import blob_names
 from omnigraph.write.flat import read_flat
 from omnigraph.write.mapping import Mapping, SourceMapping, check_mapping
 from omnigraph.write.ndjson import read_ndjson
+from omnigraph.write.places import Found, file_system, find, is_folder, missing
 from omnigraph.write.rows import Reading, TypedBatch
 from omnigraph.write.tabular import read_table, read_tabular, unreadable
 
@@ -175,12 +173,12 @@ def open_source(path: str) -> BinaryIO:
         BadRequest: it isn't there or may not be read.
     """
     try:
-        system, inner = _system(path)
+        system, inner = file_system(path)
         if inner.endswith(PACKED):
             return cast("BinaryIO", system.open_input_stream(inner))
         return cast("BinaryIO", system.open_input_file(inner))
     except FileNotFoundError as error:
-        raise _missing(path) from error
+        raise missing(path) from error
     except (OSError, pa.ArrowInvalid) as error:
         raise BadRequest(
             f"{path}: can't be opened: {error}", code="unreadable_source", details={"file": path}
@@ -213,37 +211,6 @@ def open_tabular(path: str, label: str, format: str) -> BinaryIO:
             return cast("BinaryIO", pa.OSFile(unpacked.name, "r"))
     except OSError as error:
         raise unreadable(label, format, error) from error
-
-
-def _system(path: str) -> tuple[pafs.FileSystem, str]:
-    if "://" not in path:
-        return pafs.LocalFileSystem(), path
-    if path.startswith("s3://"):
-        # The names that a graph in an object store goes by as well, so that one setting serves both.
-        named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-        endpoint = next((os.environ[name] for name in named if os.environ.get(name)), None)
-        options: dict[str, Any] = {"region": os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")}
-        if os.environ.get("AWS_VIRTUAL_HOSTED_STYLE_REQUEST", "").lower() == "true":
-            options["force_virtual_addressing"] = True
-        if endpoint:
-            scheme, _, host = endpoint.partition("://")
-            options |= {"endpoint_override": host, "scheme": scheme}
-        return pafs.S3FileSystem(**options), path.removeprefix("s3://")
-    system, inner = pafs.FileSystem.from_uri(path)
-    return system, inner
-
-
-def _missing(path: str) -> BadRequest:
-    where = f"Relative paths start at {Path.cwd()}, in a mapping at its own folder"
-    if "://" in path:
-        where = (
-            "Patterns are for local files: name each object" if "*" in path else "Is it spelled so, and may you see it?"
-        )
-    return BadRequest(
-        f"{path}: there is no such file. {where}",
-        code="missing_source",
-        details={"file": path},
-    )
 
 
 def read_batches(file: SourceFile, reading: Reading, split: Split | None = None) -> Iterator[TypedBatch]:
@@ -320,13 +287,14 @@ def plan_sources(
         raise BadRequest("nothing to load: name a source", code="missing_source")
     files = []
     for name in names:
-        for path in _expand(name):
+        for found in find(name):
+            path = found.path
             kind = format or _format(path)
             if kind != "ndjson":
                 raise BadRequest(
                     f"{path}: {kind} files need a mapping that says which type their rows are", code="missing_mapping"
                 )
-            files.append(_file(path, path, kind, None))
+            files.append(_file(found, path, kind, None))
     return SourcePlan(files)
 
 
@@ -427,7 +395,7 @@ def _plan_stream(stream: BinaryIO | TextIO, label: str | None = None) -> SourceP
 
 def _mapped(names: list[str], mapping: Mapping) -> list[SourceFile]:
     base = str(mapping.base) if mapping.base is not None else ""
-    if len(names) == 1 and os.path.isdir(names[0]):
+    if len(names) == 1 and is_folder(names[0]):
         base, names = names[0], []
     files: list[SourceFile] = []
     if not names:
@@ -437,36 +405,21 @@ def _mapped(names: list[str], mapping: Mapping) -> list[SourceFile]:
                     f"source {how.label!r} of the mapping is a table: only Spark and Python calls can give one"
                 )
             pattern = how.path if "://" in how.path or os.path.isabs(how.path) else os.path.join(base, how.path)
-            files += [_file(p, _relative(p, base), how.format or _format(p), how) for p in _expand(pattern)]
+            files += [_file(f, _relative(f.path, base), how.format or _format(f.path), how) for f in find(pattern)]
         return files
     for name in names:
-        for path in _expand(name):
+        for found in find(name):
+            path = found.path
             hit = next((m for m in mapping.sources if m.path is not None and _covers(m.path, path)), None)
             if hit is None:
                 patterns = ", ".join(m.label for m in mapping.sources)
                 raise BadRequest(f"{path}: no source of the mapping covers it; they are {patterns}", code="bad_mapping")
-            files.append(_file(path, path, hit.format or _format(path), hit))
+            files.append(_file(found, path, hit.format or _format(path), hit))
     return files
 
 
 def _covers(pattern: str, path: str) -> bool:
     return fnmatch(path, pattern) or fnmatch(path, "*/" + pattern.removeprefix("./"))
-
-
-def _expand(pattern: str) -> list[str]:
-    if "://" in pattern:
-        return [pattern]
-    if os.path.isfile(pattern):
-        return [pattern]
-    found = sorted(p for p in glob.glob(pattern, recursive=True) if os.path.isfile(p))
-    if not found and os.path.isdir(pattern):
-        raise BadRequest(
-            f"{pattern}: is a folder: name its files, such as {os.path.join(pattern, '*.ndjson')}",
-            code="missing_source",
-        )
-    if not found:
-        raise _missing(pattern)
-    return found
 
 
 def _format(path: str, fallback: str | None = None) -> str:
@@ -483,8 +436,7 @@ def _relative(path: str, base: str) -> str:
     return os.path.relpath(path, base) if base and "://" not in path else path
 
 
-def _file(path: str, label: str, format: str, mapping: SourceMapping | None) -> SourceFile:
+def _file(found: Found, label: str, format: str, mapping: SourceMapping | None) -> SourceFile:
     if format not in _SUFFIXES.values():
-        raise BadRequest(f"{path}: {format} files can't be read; write them as Parquet, ORC, CSV, Arrow or NDJSON")
-    size = os.path.getsize(path) if "://" not in path else 0
-    return SourceFile(0, label, path, format, size, mapping)
+        raise BadRequest(f"{label}: {format} files can't be read; write them as Parquet, ORC, CSV, Arrow or NDJSON")
+    return SourceFile(0, label, found.path, format, found.size, mapping)

@@ -12,11 +12,15 @@ import pytest
 
 import omnigraph
 from omnigraph.errors import BadRequest, Conflict, NotFound, OmniGraphError, RecoveryPending, Unavailable
+from omnigraph.pipeline.splits import split_file
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository
 from omnigraph.storage.files import files_of
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.uri import parse_root
+from omnigraph.write.places import find
+from omnigraph.write.rows import Reading
+from omnigraph.write.sources import plan_sources, read_batches
 from tests.s3 import KEY, S3, SECRET, environment, serving
 
 SCHEMA = "node P { slug: String @key  n: I64? @index }\nedge K: P -> P\n"
@@ -85,9 +89,42 @@ def test_records_on_a_store_load_by_the_settings_that_graphs_go_by(
     monkeypatch.setenv("AWS_ENDPOINT", s3.endpoint)  # as Lance, and pods of the operator, name it
     assert graph.load(f"{folder}/p.ndjson", quarantine=tmp_path / "bad").quarantined == 1
     assert json.loads((tmp_path / "bad").read_text())["source"] == f"{folder}/p.ndjson:2"
-    for name, says in (("none.ndjson", "may you see it"), ("*.ndjson", "Patterns are for local files")):
-        with pytest.raises(BadRequest, match=says):
+    for name, says in (("none.ndjson", "may you see it"), ("x*.ndjson", "no such file"), ("", "is a folder")):
+        with pytest.raises(BadRequest, match=says) as caught:
             graph.load(f"{folder}/{name}")
+        assert caught.value.code == "missing_source"
+
+
+def test_patterns_and_folders_on_a_store_mean_what_they_mean_here(s3: S3, tmp_path: Path) -> None:
+    names = ["a.csv", "b1.csv", "b2.csv", ".h.csv", "in/c.csv", "in/deep/d.csv", "in/.no/e.csv", "b[1].csv", "all.txt"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"slug\n{name}\n")
+    folder = s3.uri()
+    s3.upload(tmp_path, folder)
+    for pattern in ["*.csv", "b?.csv", "[ab]1.csv", "b[!1].csv", "**/*.csv", "in/**/*.csv", "*/*.csv", "**", names[-2]]:
+        here, there = find(f"{tmp_path}/{pattern}"), find(f"{folder}/{pattern}")
+        assert [f.path.removeprefix(f"{tmp_path}/") for f in here] == [f.path.removeprefix(f"{folder}/") for f in there]
+        assert [f.size for f in here] == [f.size for f in there]
+        assert find(f"file://{tmp_path}/b1.csv")[0].size == len("slug\nb1.csv\n")
+    mapping = omnigraph.Mapping.parse("sources: [{path: 'b?.csv', node: P}, {path: 'in/**/*.csv', node: P}]")
+    graph = omnigraph.init(tmp_path / "g", schema=SCHEMA)
+    assert graph.load(folder, mapping=mapping).rows == 4
+    other = omnigraph.Mapping.parse("sources: [{path: a.csv, node: P}]")
+    assert graph.load(f"{folder}/a*.csv", mapping=other).rows == 1
+
+
+def test_a_file_on_a_store_is_read_in_pieces(s3: S3, tmp_path: Path) -> None:
+    (tmp_path / "p.ndjson").write_text("\n".join(f'{{"type":"P","data":{{"slug":"s{i}"}}}}' for i in range(400)))
+    folder, catalog = s3.uri(), compile_schema(SCHEMA)
+    s3.upload(tmp_path, folder)
+    with plan_sources(f"{folder}/p.ndjson", None, catalog) as plan:
+        splits = list(split_file(plan.files[0], 1000))
+        assert len(splits) > 5
+        reading = Reading(catalog, "01JZZZZZZZZZZZZZZZZZZZZZZZ")
+        batches = [batch for split in splits for batch in read_batches(plan.files[0], reading, split)]
+    rows = [one for batch in batches for one in batch.rows["id"].to_pylist()]
+    assert rows == [f"s{i}" for i in range(400)]
 
 
 def test_a_store_that_ignores_conditions_is_refused_at_init(s3: S3) -> None:
