@@ -27,7 +27,7 @@ from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableChange
 
-__all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "stage"]
+__all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "every_field", "stage", "without"]
 
 INDEX_BELOW_ROWS = 20_000
 """Fewer ids are looked up in the index; for more a scan of all ids is faster."""
@@ -98,9 +98,7 @@ def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
         operation = _replace(dataset, change, upserts)
         operation.new_fragments = [*operation.new_fragments, *fragments]
         _guard(dataset, operation)
-        # Lance may count new fragments as indexed where every fragment an update names is. This list takes its fields
-        # out of that; with all of them in it, rows are never looked for in an index that hasn't seen them.
-        operation.fields_for_preserving_frag_bitmap = _field_ids(dataset.lance_schema.fields())
+        every_field(dataset, operation)
         return operation
 
 
@@ -128,7 +126,7 @@ def _replace(dataset: lance.LanceDataset, change: TableChange, upserts: pa.Table
         found = change.places.rows.filter(pc.is_in(_flat(change.places.rows["id"]), value_set=wanted)).combine_chunks()
     else:
         found = _find(dataset, wanted)
-    updated, removed = _without(dataset, found["_rowaddr"].to_numpy())
+    updated, removed = without(dataset, found["_rowaddr"].to_numpy())
     new: list[FragmentMetadata] = []
     if upserts is not None:
         row_ids, upserts = _known_first(change.table_key, upserts, found)
@@ -167,7 +165,7 @@ def _find(dataset: lance.LanceDataset, ids: pa.Array[Any]) -> pa.Table:
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _without(
+def without(
     dataset: lance.LanceDataset, addresses: np.ndarray[Any, np.dtype[np.uint64]]
 ) -> tuple[list[FragmentMetadata], list[int]]:
     """(fragments with deletion vectors for the rows at these addresses, numbers of fragments that are left empty)."""
@@ -212,19 +210,31 @@ def _guard(dataset: lance.LanceDataset, operation: Any) -> None:
         operation.updated_fragments = [*operation.updated_fragments, lowest]
 
 
+def every_field(dataset: lance.LanceDataset, operation: Any) -> None:
+    """Say that each field may have changed, so that rows are never looked for in an index that hasn't seen them.
+
+    Lance may count new fragments as indexed where every fragment an update names is; this list's fields it doesn't.
+    """
+    operation.fields_for_preserving_frag_bitmap = _field_ids(dataset.lance_schema.fields())
+
+
 def _field_ids(fields: Iterable[Any]) -> list[int]:
     return [number for field in fields for number in (field.id(), *_field_ids(field.children()))]
 
 
-def apply(dataset: lance.LanceDataset, operation: Any, mark: str) -> lance.LanceDataset:
-    """Commit a staged operation on the version it was staged on; Lance's own error where anyone came first."""
+def apply(dataset: lance.LanceDataset, operation: Any, mark: str | None = None) -> lance.LanceDataset:
+    """Commit a staged operation on the version it was staged on; Lance's own error where anyone came first.
+
+    Args:
+        mark: the name of the sidecar that announces it.
+    """
     if isinstance(operation, lance.LanceOperation.Append | lance.LanceOperation.Delete):
         raise Internal("a plain append or delete isn't a strict commit")
     transaction = Transaction(
         read_version=dataset.version,
         operation=operation,
         uuid=str(uuid.uuid4()),
-        transaction_properties={MARK: mark},
+        transaction_properties={MARK: mark} if mark else None,
     )
     return lance.LanceDataset.commit(
         dataset, transaction, max_retries=0, storage_options=dataset.initial_storage_options or None

@@ -25,7 +25,7 @@ from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
 __all__ = [
-    "Manifest", "ManifestState", "head_row", "manifest_schema",
+    "Manifest", "ManifestState", "Row", "RowPlace", "head_row", "manifest_schema",
     "manifest_table", "overlay", "pin_of",
     "registration_row", "state_from_rows", "tombstone_row", "version_row",
 ]  # fmt: skip
@@ -36,6 +36,14 @@ _UPDATED = "_row_last_updated_at_version"
 
 Pin = tuple[str | None, int]
 Row = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlace:
+    """Where a row lies in one version of the manifest, and the row id that it has in all of them."""
+
+    address: int
+    row_id: int
 
 
 def manifest_schema(schema_hash: str) -> pa.Schema:
@@ -257,12 +265,14 @@ class _Known:
     Args:
         place, file: where the state's version lies and which file that is; None on object stores.
         rows: the data file that its version added last.
+        head: where the head row lies, if this process wrote it.
     """
 
     state: ManifestState
     place: Place | None
     file: Identity | None
     rows: str
+    head: RowPlace | None
 
 
 @dataclass
@@ -392,12 +402,17 @@ class Manifest:
         self.learn(state, dataset)
         return state
 
-    def learn(self, state: ManifestState, dataset: lance.LanceDataset) -> None:
+    def head_place(self, state: ManifestState) -> RowPlace | None:
+        """Where the head row lies in a state, if this process published it last."""
+        known = self._newest.get(state.branch)
+        return known.head if known is not None and known.state is state else None
+
+    def learn(self, state: ManifestState, dataset: lance.LanceDataset, head: RowPlace | None = None) -> None:
         """Take note of a state just read or published; the handle stands at its version."""
         newest = max(dataset.get_fragments(), key=lambda fragment: fragment.fragment_id)
         place = self.store.place(MANIFEST, state.branch, state.version)
         file = None if place is None else self.store.identity(place)
-        made = _Known(state, None if file is None else place, file, newest.data_files()[0].path)
+        made = _Known(state, None if file is None else place, file, newest.data_files()[0].path, head)
         with self._lock:
             known = self._newest.get(state.branch)
             # A thread that read a little earlier may come a little later.

@@ -21,13 +21,13 @@ from omnigraph.storage.manifest import (
     ManifestState,
     Pin,
     head_row,
-    manifest_table,
     overlay,
     pin_of,
     registration_row,
     tombstone_row,
     version_row,
 )
+from omnigraph.storage.manifest_write import find_rows, replace_rows
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import is_commit_race, lance_errors, scrub
 from omnigraph.storage.types import CommitInfo, TableRef
@@ -169,17 +169,16 @@ def publish(
             *(tombstone_row(ref) for ref in gone),
             head_row(commit),
         ]
-        merge = (
-            dataset.merge_insert("object_id")
-            .when_matched_update_all()
-            .when_not_matched_insert_all()
-            # With an index the row-level check is silently skipped; with retries the merge would be re-based unseen.
-            .use_index(False)
-            .conflict_retries(0)
-        )
+        head_id = rows[-1]["object_id"]
+        head = manifest.head_place(state)
+        beside = bool(registrations or gone or not all(_follows(ref, state.tables.get(ref.table_key)) for ref in refs))
         try:
-            merge.execute(manifest_table(rows, dataset.schema))
-        except (OSError, RuntimeError) as error:
+            if head is None or beside:
+                there = find_rows(dataset, [row["object_id"] for row in rows])
+            else:
+                there = {head_id: [head]}
+            dataset, places = replace_rows(dataset, rows, there)
+        except (OSError, RuntimeError, ValueError) as error:
             if not is_commit_race(error):
                 settled = manifest.current(branch)
                 if settled.head.id == draft.id:
@@ -192,12 +191,19 @@ def publish(
         reach(Step.PUBLISH_DONE)
         if dataset.version == state.version + 1:
             after = overlay(state, int(dataset.version), refs, registrations, {r.table_key for r in gone}, commit)
-            manifest.learn(after, dataset)
+            manifest.learn(after, dataset, places.get(head_id))
         else:  # something that isn't a commit of ours (a compaction) came in between
             commit = manifest.read(branch, dataset).head
         _follow_up(history, commit, branch, dataset)
         return commit
     raise RowLevelCasContention(branch, attempts)
+
+
+def _follows(ref: TableRef, last: TableRef | None) -> bool:
+    """Whether a pin is of a later version of the lineage that was published last: then no row has its id."""
+    if last is None or (ref.location, ref.branch) != (last.location, last.branch):
+        return False
+    return ref.version > last.version
 
 
 def _follow_up(history: History, commit: CommitInfo, branch: str, dataset: lance.LanceDataset | None) -> None:

@@ -65,6 +65,8 @@ class Committed:
         if test is not None and whole and len(wanted) <= TAKE_LIMIT:
             found = self.snapshot.scan(table_key, ["id", "_rowaddr", "_rowid"], filter=test)
             self._places = Places(self.snapshot.ref(table_key), found)
+            if not found.num_rows:
+                return self._none(table_key, names)
             return self.snapshot.rows_at(table_key, one_chunk(found.column("_rowaddr")), names)
         if test is not None:
             return self.snapshot.scan(table_key, names, filter=test)
