@@ -28,6 +28,7 @@ _TIME = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,3}0*)?)?(Z|[+-]\d{2}:
 _INTEGER = r"^[+-]?\d{1,20}$"
 _DATES = (date.min.toordinal() - _EPOCH, date.max.toordinal() - _EPOCH)
 _TIMES = (_DATES[0] * _MS_PER_DAY, (_DATES[1] + 1) * _MS_PER_DAY - 1)
+_BOOL = r"^(?i:true|false)$"
 _FLOAT = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
@@ -102,7 +103,7 @@ def _scalar(column: Array, base: str, text: bool, form: DateFormat | None) -> Ca
         return _finite(Cast(column)) if pa.types.is_floating(kind) else Cast(column)
     if pa.types.is_string(kind) and text:
         if base == "Bool":
-            return _checked(column, pc.is_in(column, value_set=pa.array(["true", "false"])), lambda c: c.cast(target))
+            return _checked(column, pc.match_substring_regex(column, _BOOL), lambda c: c.cast(target))
         pattern = _INTEGER if base in INTEGERS else _FLOAT
         cast = _checked(column, pc.match_substring_regex(column, pattern), lambda c: c.cast(target))
         return _finite(cast) if base in ("F32", "F64") else cast

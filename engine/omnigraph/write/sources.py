@@ -423,13 +423,18 @@ def _covers(pattern: str, path: str) -> bool:
 
 
 def _format(path: str, fallback: str | None = None) -> str:
-    name = path
-    for packed in PACKED:
-        name = name.removesuffix(packed)
-    kind = _SUFFIXES.get(os.path.splitext(name)[1].lower(), fallback)
+    kind = _SUFFIXES.get(_suffix(path), fallback)
     if kind is None:
         raise BadRequest(f"{path}: the suffix names no format: give one ({', '.join(sorted(set(_SUFFIXES.values())))})")
     return kind
+
+
+def _suffix(path: str) -> str:
+    """What the name ends in, whether the file is packed or not."""
+    name = path
+    for packed in PACKED:
+        name = name.removesuffix(packed)
+    return os.path.splitext(name)[1].lower()
 
 
 def _relative(path: str, base: str) -> str:
@@ -439,4 +444,6 @@ def _relative(path: str, base: str) -> str:
 def _file(found: Found, label: str, format: str, mapping: SourceMapping | None) -> SourceFile:
     if format not in _SUFFIXES.values():
         raise BadRequest(f"{label}: {format} files can't be read; write them as Parquet, ORC, CSV, Arrow or NDJSON")
+    if mapping is not None and format == "csv" and _suffix(found.path) == ".tsv":
+        mapping = mapping.model_copy(update={"options": {"delimiter": "\t"} | mapping.options})
     return SourceFile(0, label, found.path, format, found.size, mapping)

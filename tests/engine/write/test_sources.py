@@ -523,3 +523,30 @@ def test_flat_ndjson_edges_and_splits(tmp_path: Path) -> None:
             for row in batch.rows.to_pylist()
         ]
     assert parts == rows["edge:Uses"]
+
+
+def test_cells_of_csv_may_be_empty_whatever_their_type(tmp_path: Path) -> None:
+    given = {
+        "ok": "True",
+        "i": "1",
+        "u": "2",
+        "f": "1.5",
+        "d": "2020-02-29",
+        "t": "2020-02-29T00:00:00Z",
+        "e": "x",
+        "s": "s",
+    }
+    types = ["Bool", "I32", "U64", "F64", "Date", "DateTime", "enum(x, y)", "String"]
+    catalog = compile_schema(f"node P {{ {' '.join(f'{n}: {kind}?' for n, kind in zip(given, types, strict=True))} }}")
+    text = "\n".join([",".join(given), ",".join(given.values()), "," * (len(given) - 1)])
+    (tmp_path / "p.csv").write_text(text)
+    (tmp_path / "p.tsv").write_text(text.replace(",", "\t"))  # tabs without being told
+    for name in ("p.csv", "p.tsv"):
+        mapping = Mapping.parse(f"sources: [{{path: {name}, node: P}}]", base=tmp_path)
+        reading = Reading(catalog, "01JZZZZZZZZZZZZZZZZZZZZZZZ")
+        with plan_sources(None, mapping, catalog) as plan:
+            (batch,) = plan.read(plan.files[0], reading)
+        assert reading.findings.shown == []
+        first, second = batch.rows.select(list(given)).to_pylist()
+        assert [str(v) for v in first.values()][:4] == ["True", "1", "2", "1.5"]
+        assert set(second.values()) == {None}
