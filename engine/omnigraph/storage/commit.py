@@ -174,6 +174,7 @@ class _Write:
             schema_hash=schema_hash,
             marked=True,
             merge_source=staging.merged_parent,
+            expected_head=staging.expect_head,
         )
 
     def run(self) -> CommitInfo:
@@ -197,8 +198,10 @@ class _Write:
                     self._commit_table(key, staged[key])
                 done = self._publish()  # C
         except BaseException as error:
-            give_up(self.engine, held, self.sidecar, error, self.moved)
-            raise
+            published = give_up(self.engine, held, self.sidecar, error, self.moved)
+            if published is None or not isinstance(error, Exception):
+                raise
+            return published
         tidy(self.engine, held, self.sidecar, done)  # D
         return done
 

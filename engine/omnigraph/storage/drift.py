@@ -52,19 +52,26 @@ def mark_of(dataset: lance.LanceDataset, version: int) -> str | None:
 
 
 def neutral(dataset: lance.LanceDataset, after: int, upto: int) -> bool:
-    """Whether the transactions of the versions (after, upto] provably change no row."""
-    return neutral_upto(dataset, after, upto) == upto
+    """Whether version `upto` provably holds the rows of `after`: what lies between changed none, or was undone."""
+    version: int | None = upto
+    with lance_errors("reading a table's transactions"):
+        while version is not None and version > after:
+            version = _same_as(dataset, version)
+    return version == after
 
 
 def neutral_upto(dataset: lance.LanceDataset, after: int, upto: int) -> int:
     """The newest version of [after, upto] that provably holds the same rows as `after`."""
-    with lance_errors("reading a table's transactions"):
-        for version in range(after + 1, upto + 1):
-            kind, operation = operation_of(dataset, version)
-            empty_delete = kind == "Delete" and not operation.updated_fragments and not operation.deleted_fragment_ids
-            if kind not in _NEUTRAL and not empty_delete and not _same_files(dataset, kind, version):
-                return version - 1
-    return upto
+    return next((v for v in range(upto, after, -1) if neutral(dataset, after, v)), after)
+
+
+def _same_as(dataset: lance.LanceDataset, version: int) -> int | None:
+    """An earlier version that provably holds the same rows; None: there may be none."""
+    kind, operation = operation_of(dataset, version)
+    if kind == "Restore":
+        return int(operation.version)
+    empty_delete = kind == "Delete" and not operation.updated_fragments and not operation.deleted_fragment_ids
+    return version - 1 if kind in _NEUTRAL or empty_delete or _same_files(dataset, kind, version) else None
 
 
 def _same_files(dataset: lance.LanceDataset, kind: str, version: int) -> bool:

@@ -43,13 +43,16 @@ class Observed:
 
     Args:
         pin: what the manifest says, or a later version of that lineage with the same rows; None: the table is gone.
-        head: newest version of the lineage `table_branch`; None: there is no such fork.
+        head: newest version of the lineage `table_branch`, without what others did below the writer's own; None: there
+            is no such fork.
         ours: whether the commit after the pin carries this sidecar's mark; None: can't be told.
+        version: the newest version as it is numbered.
     """
 
     pin: Pin | None
     head: int | None
     ours: bool | None = None
+    version: int | None = None
 
 
 def classify(table: SidecarTable, seen: Observed) -> TableClass:

@@ -236,10 +236,13 @@ class _Apply:
                     self._move(table)
                 done = self._publish()
         except BaseException as error:
-            give_up(engine, held, self.sidecar, error)
-            raise
+            published = give_up(engine, held, self.sidecar, error)
+            if published is None or not isinstance(error, Exception):
+                raise
+            done = published
+        else:
+            tidy(engine, held, self.sidecar, done)
         remember(self.change.catalog)
-        tidy(engine, held, self.sidecar, done)
         return done
 
     def _busy(self) -> Conflict:
@@ -276,7 +279,9 @@ class _Apply:
     def _publish(self) -> CommitInfo:
         engine, note = self.engine, self.sidecar.schema_change
         assert note is not None
-        refs, registrations, gone = to_publish(engine, engine.manifest.current(self.branch), self.sidecar)
+        versions = {t.table_key: t.post_commit_pin for t in self.sidecar.tables}
+        state = engine.manifest.current(self.branch)
+        refs, registrations, gone = to_publish(engine, state, self.sidecar, versions)
         draft = CommitDraft(
             new_ulid(),
             self.change.actor,

@@ -6,6 +6,7 @@ Everything here may be done again: a kill between two of its steps is made good 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from omnigraph.errors import NotFound, OmniGraphError
 from omnigraph.storage.drift import transaction_of
@@ -102,25 +103,32 @@ def promotable(engine: Engine, sidecar: Sidecar) -> bool:
 
 
 def to_publish(
-    engine: Engine, state: ManifestState, sidecar: Sidecar
+    engine: Engine, state: ManifestState, sidecar: Sidecar, versions: Mapping[str, int | None]
 ) -> tuple[list[TableRef], Mapping[str, str], list[TableRef]]:
-    """The tables as they stand, the registrations and the tombstones that one publish makes visible."""
+    """The tables, the registrations and the tombstones that one publish makes visible.
+
+    Args:
+        versions: table key → the version that the change has made of it, for each table of the sidecar.
+    """
     note = sidecar.schema_change
     assert note is not None
     moved: dict[str, TableRef] = {}
     for table in sidecar.tables:
         location = state.tables[table.table_key].location
-        moved[location] = _at_head(engine, table.table_key, location, table.table_branch)
+        moved[location] = _at(engine, table.table_key, location, table.table_branch, versions[table.table_key])
     gone = [ref for ref in moved.values() if ref.table_key in note.tombstones]
     refs = [ref for ref in moved.values() if ref.table_key not in note.tombstones]
     for key, location in note.registrations.items():
-        branch = moved[location].branch if location in moved else None
-        refs.append(_at_head(engine, key, location, branch))
+        if location in moved:
+            refs.append(replace(moved[location], table_key=key))
+        else:
+            refs.append(_at(engine, key, location, None, None))
     return refs, note.registrations, gone
 
 
-def _at_head(engine: Engine, table_key: str, location: str, branch: str | None) -> TableRef:
-    dataset = engine.store.latest(location, branch)
+def _at(engine: Engine, table_key: str, location: str, branch: str | None, version: int | None) -> TableRef:
+    store = engine.store
+    dataset = store.latest(location, branch) if version is None else store.version(location, branch, version)
     return TableRef(table_key, location, branch, int(dataset.version), dataset.count_rows())
 
 

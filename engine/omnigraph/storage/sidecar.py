@@ -68,6 +68,7 @@ class Sidecar:
 
     `reads` are pins the validation relied on: a roll forward checks them as the writer's own publish would have.
     `merge_source`: the commit that a merge takes in, its second parent.
+    `expected_head`: the only commit of the branch that the write may follow, where its caller named one.
     `marked`: the writer's Lance transactions carry the sidecar's name, so its moves are told from another's.
     """
 
@@ -83,6 +84,7 @@ class Sidecar:
     marked: bool = False
     merge_source: str | None = None
     schema_change: SchemaChangeNote | None = None
+    expected_head: str | None = None
 
     @property
     def file(self) -> str:
@@ -112,6 +114,7 @@ def render(sidecar: Sidecar) -> bytes:
         "schema_hash": sidecar.schema_hash,
         "marked": sidecar.marked,
         "merge_source_commit_id": sidecar.merge_source,
+        "expected_head": sidecar.expected_head,
     }
     if (note := sidecar.schema_change) is not None:
         data |= {
@@ -152,6 +155,7 @@ def parse(name: str, data: bytes) -> Sidecar:
             marked=bool(raw.get("marked", False)),
             merge_source=_optional(raw, "merge_source_commit_id"),
             schema_change=_schema_change(raw),
+            expected_head=_optional(raw, "expected_head"),
         )
         if len({t.table_key for t in sidecar.tables}) != len(sidecar.tables):
             raise ValueError("a table stands in it twice")

@@ -40,6 +40,7 @@ class Step(StrEnum):
     HISTORY_ACTOR = "history.actor"
     SIDECAR_REMOVED = "sidecar.removed"
     RECOVERY_CLASSIFIED = "recovery.classified"
+    RECOVERY_DECIDED = "recovery.decided"
     RECOVERY_RESTORED = "recovery.restored"
     RECOVERY_FORK_DELETED = "recovery.fork-deleted"
     RECOVERY_PUBLISHED = "recovery.published"

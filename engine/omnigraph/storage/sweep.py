@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
@@ -97,7 +98,7 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
                 pending.append(_entry(sidecar, reason="Live"))
             continue
         try:
-            outcome = settle(engine, held, sidecar, mode)
+            outcome = _settle_still(engine, held, sidecar, mode)
         finally:
             held.release()
         if outcome is None:
@@ -136,6 +137,14 @@ def pending_error(uri: str, branch: str, pending: Sequence[Mapping[str, Any]]) -
     )
 
 
+def _settle_still(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str, Any] | None:
+    """Settle a sidecar, anew where another process moved what had been looked at."""
+    for _ in range(ATTEMPTS):
+        with suppress(ExpectedVersionMismatch):
+            return settle(engine, held, sidecar, mode)
+    return settle(engine, held, sidecar, mode)
+
+
 def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str, Any] | None:
     """Settle one sidecar that is held. None: it needs a roll-back that this mode doesn't do."""
     if not engine.manifest.exists(sidecar.branch):
@@ -148,8 +157,15 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
     state = engine.manifest.current(sidecar.branch)
     done = engine.history.find_recovery(sidecar.branch, sidecar.name, state.head)
     if done is not None:
-        # A sweep got as far as its publish: what it decided stands, whatever the heads look like now.
-        return _finish(engine, held, sidecar, done, done.recovery_kind or "RolledBack")
+        # A sweep got as far as its publish: what it decided stands.
+        kind = done.recovery_kind or "RolledBack"
+        if kind != "RolledBack" or engine.sidecars.tells_the_dead:
+            return _finish(engine, held, sidecar, done, kind)
+        seen = {t.table_key: observe(engine, state, sidecar, t) for t in sidecar.tables}
+        moved = {*_ahead(state, sidecar, seen), *(key for key, observed in seen.items() if observed.ours)}
+        if moved and mode == "forward":
+            return None
+        return _finish(engine, held, sidecar, done, kind, tables=_restore(engine, sidecar, moved) if moved else ())
     published = engine.history.find_operation(sidecar.branch, sidecar.operation_id, state.head)
     if published is not None and not (sidecar.marked or published.recovery_kind):
         published = None
@@ -183,8 +199,14 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
         if mode == "forward" and (decision.tables or not engine.sidecars.tells_the_dead):
             # Nothing moved yet: on a store its writer may live and go on; that blocks nobody.
             return None if decision.tables else _entry(sidecar, outcome="NothingMoved", tables=[])
-        return roll_back(engine, held, sidecar, decision)
-    return _roll_forward(engine, held, sidecar, decision)
+        commit, restored = roll_back(engine, sidecar, {*decision.tables, *_ahead(state, sidecar, seen)})
+        if commit.recovery_kind != "RolledBack":
+            return settle(engine, held, sidecar, mode)
+        return _finish(engine, held, sidecar, commit, "RolledBack", tables=restored)
+    commit, published_keys = _roll_forward(engine, state, sidecar, decision, seen)
+    if commit.recovery_kind != "RolledForward":  # its writer was alive, and has published or given up meanwhile
+        return settle(engine, held, sidecar, mode)
+    return _finish(engine, held, sidecar, commit, "RolledForward", tables=published_keys)
 
 
 def _completed(sidecar: Sidecar, state: ManifestState) -> Sidecar:
@@ -220,60 +242,81 @@ def observe(engine: Engine, state: ManifestState, sidecar: Sidecar, table: Sidec
         if ours and own and expected < pinned and neutral(dataset, expected, pinned):
             # Others joined files or built indexes below it: its own versions are counted without theirs.
             head, pinned = head - (pinned - expected), expected
-    return Observed((ref.branch, pinned if own else ref.version), head, ours)
+    return Observed((ref.branch, pinned if own else ref.version), head, ours, int(dataset.version))
 
 
 def _still_valid(state: ManifestState, sidecar: Sidecar) -> bool:
-    return all(pin_of(state.tables.get(k)) == p for k, p in sidecar.reads.items()) and (
-        sidecar.schema_hash is None or state.head.schema_hash in (None, sidecar.schema_hash)
+    return (
+        all(pin_of(state.tables.get(k)) == p for k, p in sidecar.reads.items())
+        and (sidecar.schema_hash is None or state.head.schema_hash in (None, sidecar.schema_hash))
+        and sidecar.expected_head in (None, state.head.id)
     )
 
 
-def _roll_forward(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) -> dict[str, Any]:
+def _roll_forward(
+    engine: Engine, state: ManifestState, sidecar: Sidecar, decision: Decision, seen: Mapping[str, Observed]
+) -> tuple[CommitInfo, list[str]]:
+    """Publish the versions that were looked at, upon the state they were looked at in.
+
+    Returns:
+        The commit that decides over the write, another process's too, and the tables it was to publish.
+    """
+    expected = _pins(sidecar, state) | dict(sidecar.reads)
     refs: list[TableRef] = []
-    state = engine.manifest.current(sidecar.branch)
-    expected = _pins(sidecar, state)
     if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
-        refs, registrations, gone = to_publish(engine, state, sidecar)
-        commit = _publish(engine, sidecar, "RolledForward", refs, expected | dict(sidecar.reads), registrations, gone)
-        return _finish(engine, held, sidecar, commit, "RolledForward", tables=[ref.table_key for ref in refs])
+        versions = {key: observed.version for key, observed in seen.items()}
+        refs, registrations, gone = to_publish(engine, state, sidecar, versions)
+        commit = _publish(engine, sidecar, "RolledForward", refs, expected, registrations, gone)
+        return commit, [ref.table_key for ref in refs]
     for table in sidecar.tables:
         if table.table_key not in decision.tables:
             continue
-        ref = state.tables[table.table_key]
-        dataset = engine.store.latest(ref.location, table.table_branch)
+        ref, version = state.tables[table.table_key], seen[table.table_key].version
+        assert version is not None
+        dataset = engine.store.version(ref.location, table.table_branch, version)
         if sidecar.writer_kind in CHANGES_NO_ROW:
             # A write that lives may have moved the table since, and may still undo itself: that isn't published here.
             begun = ref.version if ref.branch == table.table_branch else table.expected_version
-            upto = neutral_upto(dataset, begun, int(dataset.version))
-            if upto < int(dataset.version):
+            upto = neutral_upto(dataset, begun, version)
+            if upto < version:
                 dataset = engine.store.version(ref.location, table.table_branch, upto)
         refs.append(
             TableRef(ref.table_key, ref.location, table.table_branch, int(dataset.version), dataset.count_rows())
         )
-    commit = _publish(engine, sidecar, "RolledForward", refs, expected | dict(sidecar.reads))
-    return _finish(engine, held, sidecar, commit, "RolledForward", tables=list(decision.tables))
+    return _publish(engine, sidecar, "RolledForward", refs, expected), list(decision.tables)
 
 
-def give_up(engine: Engine, held: Held, sidecar: Sidecar, error: BaseException, known: Collection[str] = ()) -> None:
+def give_up(
+    engine: Engine, held: Held, sidecar: Sidecar, error: BaseException, known: Collection[str] = ()
+) -> CommitInfo | None:
     """Undo what a write that failed has done, and settle its sidecar; if even that fails, leave it and say so.
 
     Args:
         error: why it failed; a second failure is noted on it.
         known: tables that it remembers to have moved.
+
+    Returns:
+        The commit, if the write was published after all: its answer was lost, or a sweep took it for dead.
     """
     try:
         state = engine.manifest.current(sidecar.branch) if engine.manifest.exists(sidecar.branch) else None
         if state is not None:
-            if engine.history.find_operation(sidecar.branch, sidecar.operation_id, state.head) is not None:
-                return  # it was published after all: a sweep follows it up, writes the audit and deletes the file
+            done = _decided(engine, sidecar, state)
             # A commit may have landed though its answer was lost: ask the table, not only the writer's memory.
             moved = tuple(
-                t.table_key for t in sidecar.tables if t.table_key in known or observe(engine, state, sidecar, t).ours
+                t.table_key
+                for t in sidecar.tables
+                if done is None and (t.table_key in known or observe(engine, state, sidecar, t).ours)
             )
             if moved:
-                roll_back(engine, held, sidecar, Decision(Action.ROLL_BACK, "RolledBack", moved))
-                return
+                done, restored = roll_back(engine, sidecar, moved)
+                if done.recovery_kind == "RolledBack":
+                    _finish(engine, held, sidecar, done, "RolledBack", tables=restored)
+                    return None
+            if done is not None:
+                if done.recovery_kind is None:
+                    tidy(engine, held, sidecar, done)
+                return None if done.recovery_kind == "RolledBack" else done  # what a sweep decided, a sweep finishes
         # Nothing moved, or the branch is gone with all that could have: as if it had never been tried.
         if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
             scrap(engine, sidecar)
@@ -285,6 +328,15 @@ def give_up(engine: Engine, held: Held, sidecar: Sidecar, error: BaseException, 
         )
     finally:
         held.release()
+    return None
+
+
+def _decided(engine: Engine, sidecar: Sidecar, state: ManifestState) -> CommitInfo | None:
+    """The commit that has decided over a write: a sweep's either way, or, of a writer of ours, its own publish."""
+    done = engine.history.find_recovery(sidecar.branch, sidecar.name, state.head)
+    if done is None and sidecar.marked:
+        done = engine.history.find_operation(sidecar.branch, sidecar.operation_id, state.head)
+    return done
 
 
 def tidy(engine: Engine, held: Held, sidecar: Sidecar, done: CommitInfo) -> None:
@@ -299,57 +351,96 @@ def tidy(engine: Engine, held: Held, sidecar: Sidecar, done: CommitInfo) -> None
         held.release()
 
 
-def roll_back(engine: Engine, held: Held, sidecar: Sidecar, decision: Decision) -> dict[str, Any]:
-    """Restore what moved, publish the restored heads, audit, delete the sidecar."""
+def roll_back(engine: Engine, sidecar: Sidecar, moved: Collection[str]) -> tuple[CommitInfo, list[dict[str, Any]]]:
+    """Restore what moved and publish the restored heads.
+
+    Where nothing tells the dead, a sweep beside us may be about to roll the same write forward, and writes may follow
+    upon that: the decision is published first, and nothing is restored once the other one stands.
+
+    Returns:
+        The commit that decides over the write, which may be another process's, and what was restored.
+    """
+    if engine.sidecars.tells_the_dead:
+        return _restore_and_publish(engine, sidecar, moved, decided=False)
+    commit = _publish(engine, sidecar, "RolledBack", [], {})
+    reach(Step.RECOVERY_DECIDED)
+    if commit.recovery_kind != "RolledBack":
+        return commit, []
+    return commit, _restore(engine, sidecar, moved)
+
+
+def _restore(engine: Engine, sidecar: Sidecar, moved: Collection[str]) -> list[dict[str, Any]]:
+    """After the decision: restore what moved and publish the heads."""
+    return _restore_and_publish(engine, sidecar, moved, decided=True)[1]
+
+
+def _restore_and_publish(
+    engine: Engine, sidecar: Sidecar, moved: Collection[str], *, decided: bool
+) -> tuple[CommitInfo, list[dict[str, Any]]]:
     for attempt in range(ATTEMPTS):
+        state = engine.manifest.current(sidecar.branch)
+        tables = [t for t in sidecar.tables if t.table_key in moved]
+        restored = [_restored(engine, state.tables[t.table_key], sidecar, t) for t in tables]
+        refs = [ref for ref, _ in restored if ref is not None]
+        pins = {ref.table_key: pin_of(state.tables[ref.table_key]) for ref in refs}
         try:
-            commit, outcomes = _restore(engine, sidecar, decision)
-            break
+            if not decided:
+                commit = _publish(engine, sidecar, "RolledBack", refs, pins)
+            else:
+                commit = _publish_heads(engine, sidecar, refs, pins) if refs else state.head
         except ExpectedVersionMismatch:  # a compaction below what moved has been published meanwhile
             if attempt + 1 == ATTEMPTS:
                 raise
-    return _finish(engine, held, sidecar, commit, "RolledBack", tables=outcomes)
+            continue
+        return commit, [outcome for _, outcome in restored]
+    raise Internal("a restored head was never published")
 
 
-def _restore(engine: Engine, sidecar: Sidecar, decision: Decision) -> tuple[CommitInfo, list[dict[str, Any]]]:
-    state = engine.manifest.current(sidecar.branch)
-    refs: list[TableRef] = []
-    outcomes: list[dict[str, Any]] = []
-    for table in sidecar.tables:
-        if table.table_key not in decision.tables:
-            continue
-        ref = state.tables[table.table_key]
-        if ref.branch != table.table_branch and (
-            engine.store.latest_or_none(ref.location, table.table_branch) is None
-            or delete_fork(
-                engine.store,
-                engine.manifest,
-                engine.sidecars,
-                ref.table_key,
-                ref.location,
-                sidecar.branch,
-                sidecar.name,
-            )
-        ):
-            outcomes.append({"table_key": ref.table_key, "fork": table.table_branch, "to": None})
-            continue
-        with lance_errors(f"restoring {ref.table_key} to version {ref.version}"):
-            head = int(engine.store.latest(ref.location, table.table_branch).version)
+def _restored(
+    engine: Engine, ref: TableRef, sidecar: Sidecar, table: SidecarTable
+) -> tuple[TableRef | None, dict[str, Any]]:
+    """A table with the rows of its pin at its head, and what was done for it. None: there is no head to publish."""
+    key, own = ref.table_key, ref.branch == table.table_branch
+    dataset = engine.store.latest_or_none(ref.location, table.table_branch)
+    if not own and (dataset is None or _fork_deleted(engine, sidecar, ref)):
+        return None, {"table_key": key, "fork": table.table_branch, "to": None}
+    if dataset is None:
+        dataset = engine.store.latest(ref.location, table.table_branch)  # to fail in words
+    head = int(dataset.version)
+    if own and head == ref.version:
+        return None, {"table_key": key, "from": head, "to": head, "now": head}
+    if not neutral(dataset, ref.version, head):
+        with lance_errors(f"restoring {key} to version {ref.version}"):
             dataset = engine.store.version(ref.location, table.table_branch, ref.version)
             dataset.restore()
         reach(Step.RECOVERY_RESTORED)
-        restored = int(dataset.version)
-        refs.append(TableRef(ref.table_key, ref.location, table.table_branch, restored, dataset.count_rows()))
-        outcomes.append({"table_key": ref.table_key, "from": head, "to": ref.version, "now": restored})
-    pins = {ref.table_key: pin_of(state.tables[ref.table_key]) for ref in refs}
-    return _publish(engine, sidecar, "RolledBack", refs, pins), outcomes
+    now = int(dataset.version)
+    restored = TableRef(key, ref.location, table.table_branch, now, dataset.count_rows())
+    return restored, {"table_key": key, "from": head, "to": ref.version, "now": now}
+
+
+def _fork_deleted(engine: Engine, sidecar: Sidecar, ref: TableRef) -> bool:
+    parts = (engine.store, engine.manifest, engine.sidecars)
+    return delete_fork(*parts, ref.table_key, ref.location, sidecar.branch, sidecar.name)
+
+
+def _ahead(state: ManifestState, sidecar: Sidecar, seen: Mapping[str, Observed]) -> tuple[str, ...]:
+    """Tables whose head has the rows of the pin, but not its number: restored already, or compacted by others."""
+    out = []
+    for table in sidecar.tables:
+        ref, observed = state.tables.get(table.table_key), seen[table.table_key]
+        if ref is None or observed.version is None or observed.pin is None or ref.branch != table.table_branch:
+            continue
+        if observed.version > ref.version and observed.head == observed.pin[1]:
+            out.append(table.table_key)
+    return tuple(out)
 
 
 def _pins(sidecar: Sidecar, state: ManifestState) -> dict[str, Pin | None]:
     """The pins a roll forward publishes upon: a table's own lineage as it was classified, else what it forked from."""
-    if sidecar.writer_kind in CHANGES_NO_ROW:
-        return {}
     pins = {t.table_key: pin_of(state.tables.get(t.table_key)) for t in sidecar.tables}
+    if sidecar.writer_kind in CHANGES_NO_ROW:
+        return pins
     forked = [t for t in sidecar.tables if (pin := pins[t.table_key]) is None or pin[0] != t.table_branch]
     return pins | {t.table_key: (t.expected_branch, t.expected_version) for t in forked}
 
@@ -381,13 +472,36 @@ def _publish(
         draft,
         refs,
         expected=expected,
-        already=lambda state: engine.history.find_recovery(sidecar.branch, sidecar.name, state.head),
+        already=lambda state: _decided(engine, sidecar, state),
+        check=lambda state: _check_head(sidecar, state) if kind == "RolledForward" else None,
         registrations=registrations,
         tombstones=tombstones,
         attempts=RECOVERY_ATTEMPTS,
     )
     reach(Step.RECOVERY_PUBLISHED)
     return commit
+
+
+def _check_head(sidecar: Sidecar, state: ManifestState) -> None:
+    if sidecar.expected_head not in (None, state.head.id):
+        raise ExpectedVersionMismatch("the branch's head", sidecar.expected_head, state.head.id)
+
+
+def _publish_heads(
+    engine: Engine, sidecar: Sidecar, refs: Sequence[TableRef], pins: Mapping[str, Pin | None]
+) -> CommitInfo:
+    """Publish restored heads: the rows are those of the pins, so the operation isn't named again."""
+    draft = CommitDraft(new_ulid(), RECOVERY_ACTOR, None, None, extra={"heads_of_sidecar": sidecar.name})
+    return publish(
+        engine.manifest,
+        engine.history,
+        sidecar.branch,
+        draft,
+        refs,
+        expected=pins,
+        already=lambda _: None,
+        attempts=RECOVERY_ATTEMPTS,
+    )
 
 
 def _finish(

@@ -33,13 +33,7 @@ ROLES = ("nodes", "nodes", "others", "edges", "deletes", "branches", "branches",
 ALL = 1_000_000
 
 
-KNOWN = pytest.mark.xfail(
-    strict=False,
-    reason="a writer among racing ones on a store is now and then told of versions that nobody explains",
-)
-
-
-@pytest.fixture(params=["folder", pytest.param("s3", marks=KNOWN)])
+@pytest.fixture(params=["folder", "s3"])
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "folder":
         yield str(tmp_path / "g")
