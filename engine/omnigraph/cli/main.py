@@ -57,6 +57,15 @@ _READS = frozenset({"query", "explain", "snapshot", "commit", "changes", "verify
 _WITHOUT_PANDAS = frozenset(name for commands in _MODULES.values() for name in commands) - {"task"}
 
 
+class _WithoutPandas:
+    """Says that it isn't installed. `None` among the modules doesn't: pyarrow takes that for the package, and fails."""
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+
 def build(command: str | None = None) -> typer.Typer:
     """The `omnigraph` command.
 
@@ -122,7 +131,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if argv is None and args and args[0] in _WITHOUT_PANDAS:
         # Lance's and pyarrow's packages import it wherever it is installed, which takes longer than most commands.
-        sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _WithoutPandas)
         gc.set_threshold(100_000, 50, 50)  # what is imported is no garbage, and to look through it takes 40 ms
     os.environ.setdefault("LANCE_LOG", "error")  # its warnings are about its insides; what matters is raised
     try:

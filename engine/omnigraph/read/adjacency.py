@@ -8,7 +8,6 @@ tables, so that branches share it.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 import numpy as np
@@ -264,6 +263,8 @@ def build(
 ) -> Adjacency:
     """Adjacency of edges given by the ids of their ends; an edge whose end isn't there is left out."""
     _, near, far = (numbering.rows for numbering in numberings)
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(2) as pool:  # Arrow lets go of the interpreter while it looks up
         first, second = pool.submit(sources.positions, src), pool.submit(targets.positions, dst)
         s: Ints = first.result()

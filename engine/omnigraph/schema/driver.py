@@ -61,7 +61,7 @@ class Tables(NamedTuple):
     Args:
         grammar: SHA-256 of the grammar file.
         rules: all rules.
-        terminals: (kind, regular expression): where several match, the first counts.
+        terminals: (kind, regular expression, how every text it matches begins): where several match, the first counts.
         rows: `kind:what` (kind, or a rule's name) for all that may follow, with blanks between them. What is done is a
             state to go to, or -1 - the number of a rule to apply. See `read_row`.
         states: each state's row.
@@ -147,13 +147,27 @@ class Driver:
 
         self._rules = _AtFirstUse(applied)
         self._terminals = tables.terminals
-        self._anywhere = _pattern(tables.terminals)
+        self._anywhere: tuple[frozenset[str], re.Pattern[str]] | None = None
         self._patterns: dict[int, re.Pattern[str]] = {}  # of the states that needed their own: few of some hundred
 
     def _pattern_of(self, state: int) -> re.Pattern[str]:
         row = self._rows[state]
         pattern = self._patterns[state] = _pattern([t for t in self._terminals if t[0] in row])
         return pattern
+
+    def _anywhere_in(self, text: str) -> re.Pattern[str]:
+        """The terminals that may match something in a text: half of them begin with words that most texts don't have,
+        and to compile a pattern without those takes half the time. The second text that needs others gets all."""
+        known = self._anywhere
+        if known is not None and len(known[0]) == len(self._terminals):
+            return known[1]
+        some = [t for t in self._terminals if t[2] in text]
+        kinds = frozenset(kind for kind, _, _ in some)
+        if known is None:
+            known = self._anywhere = kinds, _pattern(some)
+        elif not kinds <= known[0]:
+            known = self._anywhere = frozenset(kind for kind, _, _ in self._terminals), _pattern(self._terminals)
+        return known[1]
 
     def parse(self, text: str, start: int = 0, end: int | None = None) -> Any:
         """The AST of a stretch of the text, with places in the whole text.
@@ -162,7 +176,7 @@ class Driver:
             LookupError: the text isn't of the language; where and why is not known here.
         """
         rows, rules, patterns = self._rows, self._rules, self._patterns
-        anywhere, ignored, make = self._anywhere.match, _IGNORED.match, self._token
+        anywhere, ignored, make = self._anywhere_in(text).match, _IGNORED.match, self._token
         states: list[int] = [0]
         values: list[Any] = []
         state, position, length = 0, start, len(text) if end is None else end
@@ -205,4 +219,4 @@ class Driver:
 
 
 def _pattern(terminals: list[list[str]]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?P<{kind}>{expression})" for kind, expression in terminals) or r"(?!)")
+    return re.compile("|".join(f"(?P<{kind}>{expression})" for kind, expression, _ in terminals) or r"(?!)")

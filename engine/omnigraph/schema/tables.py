@@ -13,11 +13,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import itertools
 import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
+from re import _constants, _parser  # its own reading of an expression
 from typing import Any
 
 import lark
@@ -72,11 +75,20 @@ def make_tables(text: str, grammar: Lark) -> Tables:
     return Tables(
         hashlib.sha256(text.encode()).hexdigest(),
         [list(_rule(rule)) for rule in rules],
-        [[t.name, t.pattern.to_regexp()] for t in terminals],
+        [[t.name, t.pattern.to_regexp(), _begins(t.pattern.to_regexp())] for t in terminals],
         distinct,
         [distinct.index(row) for row in rows],
         order[table.end_states["start"]],
     )
+
+
+def _begins(expression: str) -> str:
+    """What every text that a regular expression matches begins with."""
+    read = _parser.parse(expression)
+    if read.state.flags & re.IGNORECASE:
+        return ""
+    letters = itertools.takewhile(lambda part: part[0] is _constants.LITERAL, read)
+    return "".join(chr(letter) for _, letter in letters)
 
 
 def _rule(rule: Any) -> Rule:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future, ThreadPoolExecutor
 
 __all__ = ["Afterwards"]
 
@@ -26,10 +29,12 @@ class Afterwards:
     def do(self, job: Callable[[], None]) -> None:
         """Run the job soon. It must not raise."""
         with self._lock:
-            if self._pool is None or self._pid != os.getpid():  # a forked child has no threads
-                self._pool = ThreadPoolExecutor(1, thread_name_prefix="omnigraph-afterwards")
-                self._pid, self._waiting = os.getpid(), set()
             try:
+                if self._pool is None or self._pid != os.getpid():  # a forked child has no threads
+                    from concurrent.futures import ThreadPoolExecutor
+
+                    self._pool = ThreadPoolExecutor(1, thread_name_prefix="omnigraph-afterwards")
+                    self._pid, self._waiting = os.getpid(), set()
                 future = self._pool.submit(job)
             except RuntimeError:  # the interpreter is shutting down and takes no new work
                 job()
@@ -45,4 +50,7 @@ class Afterwards:
         """Wait until every job so far is done. Never called by a job."""
         with self._lock:
             waiting = set() if self._pid != os.getpid() else set(self._waiting)
-        wait(waiting)
+        if waiting:
+            from concurrent.futures import wait
+
+            wait(waiting)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
@@ -62,7 +61,7 @@ class LocalFiles:
         with lance_errors(f"writing {path}"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             # Not `mkstemp`: its files are closed to everyone but their owner, whatever the umask says.
-            temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+            temporary = os.path.join(os.path.dirname(path), f".{os.urandom(8).hex()}.tmp")
             handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             try:
                 try:
@@ -98,7 +97,7 @@ class LocalFiles:
         path = self.path(target)
         with lance_errors(f"copying {self.path(source)} to {path}"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
-            temporary = os.path.join(os.path.dirname(path), f".{secrets.token_hex(8)}.tmp")
+            temporary = os.path.join(os.path.dirname(path), f".{os.urandom(8).hex()}.tmp")
             try:
                 try:
                     os.link(self.path(source), temporary)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -160,6 +159,8 @@ def remove_tree(store: Store, location: str, branch: str) -> None:
             continue
         full = os.path.join(path, entry)
         if os.path.isdir(full):
+            import shutil
+
             shutil.rmtree(full)
         else:
             os.unlink(full)

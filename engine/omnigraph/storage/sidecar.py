@@ -9,7 +9,6 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import field
@@ -300,7 +299,7 @@ class Sidecars:
     def _write_local(self, files: LocalFiles, sidecar: Sidecar, data: bytes) -> Held:
         folder, path = files.path(RECOVERY), files.path(sidecar.file)
         # Process numbers repeat: two containers on one volume are both process 1.
-        temporary = os.path.join(folder, f".{sidecar.name}.{secrets.token_hex(8)}.tmp")
+        temporary = os.path.join(folder, f".{sidecar.name}.{os.urandom(8).hex()}.tmp")
         with lance_errors(f"writing {path}"):
             os.makedirs(folder, exist_ok=True)
             handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.resources
 import io
 import logging
+import re
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from lark import Lark
@@ -14,6 +16,7 @@ from lark import logger as lark_logger
 from lark.exceptions import UnexpectedInput
 
 from omnigraph.query.parser import GRAMMAR as QUERY
+from omnigraph.schema.driver import Driver, callback_for
 from omnigraph.schema.grammar import Grammar, RefusedWhileParsing
 from omnigraph.schema.parser import GRAMMAR as SCHEMA
 from omnigraph.schema.tables import make_tables, to_text
@@ -60,6 +63,37 @@ def test_the_driver_gives_what_the_library_gives(grammar: Grammar, folder: str) 
             assert grammar.driver.parse(text) == slow
             agreed += 1
     assert agreed > 10
+
+
+@pytest.mark.parametrize(("grammar", "folder"), [(SCHEMA, "schema"), (QUERY, "query")], ids=["schema", "query"])
+def test_a_text_is_read_alike_whichever_came_before(grammar: Grammar, folder: str) -> None:
+    """The first text's words decide what is compiled."""
+
+    def outcome(driver: Driver, text: str) -> Any:
+        try:
+            return driver.parse(text)
+        except (LookupError, RefusedWhileParsing) as error:
+            return type(error)
+
+    texts = [case.text for case in read_cases(folder)]
+    texts = texts[:: len(texts) // 60]
+    last = texts[-1]
+    alone = outcome(Driver(grammar.tables, callback_for(grammar.callbacks)), last)
+    for text in texts:
+        driver = Driver(grammar.tables, callback_for(grammar.callbacks))
+        assert outcome(driver, text) == outcome(grammar.driver, text)
+        assert outcome(driver, last) == alone
+        assert outcome(driver, text) == outcome(grammar.driver, text)
+
+
+@pytest.mark.parametrize("grammar", [SCHEMA, QUERY], ids=["schema", "query"])
+def test_a_terminal_begins_as_the_tables_say(grammar: Grammar) -> None:
+    begins = {kind: text for kind, _, text in grammar.tables.terminals}
+    assert begins["NAME"] == begins["FLOAT"] == ""
+    assert begins["NULL"] == "null"
+    for case in (case.text for case in read_cases("schema" if grammar is SCHEMA else "query")):
+        for kind, expression, start in grammar.tables.terminals:
+            assert all(found.group().startswith(start) for found in re.finditer(expression, case)), kind
 
 
 @pytest.mark.parametrize("grammar", [SCHEMA, QUERY], ids=["schema", "query"])
