@@ -79,9 +79,9 @@ class Committed:
         return pa.concat_tables(parts) if parts else self._none(table_key, names)
 
     def _none(self, table_key: str, names: Sequence[str]) -> pa.Table:
-        if "_rowid" in names:
-            return self.snapshot.scan(table_key, names, limit=0)
         schema = self.snapshot.schema(table_key)
+        if not set(names) <= set(schema.names):  # Lance's own columns too
+            return self.snapshot.scan(table_key, names, limit=0)
         return pa.schema([schema.field(name) for name in names]).empty_table()
 
     def present(self, table_key: str, ids: Column) -> Chunked:
