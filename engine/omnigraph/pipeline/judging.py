@@ -265,7 +265,8 @@ def _merged(
     if aside is not None:
         loaded, made = good_ones(load.base, loaded, "merge", findings, embedder, aside, load.plan, spools)
     else:
-        judge(load.base, loaded, "merge", findings, fills=embedder is not None)
+        waiting = spools.enter_context(Spool())
+        judge(load.base, loaded, "merge", findings, waiting, fills=embedder is not None)
         findings.refuse(load.plan.locate)
         if embedder is not None:
             made = fill_vectors(loaded, embedder, spools.enter_context(Spool()), findings)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import lance
 import numpy as np
@@ -37,6 +37,11 @@ LOOKUP_CHUNK = 5_000
 
 SCAN_ROWS = 1 << 20
 """Rows at once where the ids of a whole table are looked through."""
+
+WRITE_ROWS = 1 << 16
+"""Rows at once where rows are written in another order than they stand in."""
+
+_Order: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 _NONE: pa.Array[Any] = pa.array([], pa.uint64())
 
@@ -106,10 +111,18 @@ def _rows(key: str, rows: pa.Table | None, schema: pa.Schema) -> pa.Table | None
     return None if rows is None or not rows.num_rows else conform(key, rows, schema)
 
 
-def _written(dataset: lance.LanceDataset, change: TableChange, rows: pa.Table) -> list[FragmentMetadata]:
-    """The rows as new data files."""
+def _written(
+    dataset: lance.LanceDataset, change: TableChange, rows: pa.Table, order: _Order | None = None
+) -> list[FragmentMetadata]:
+    """The rows as new data files, in another order if one is given."""
     if not blob_columns(dataset.schema):
-        return list(write_fragments(rows, dataset, mode="append"))
+        if order is None:
+            return list(write_fragments(rows, dataset, mode="append"))
+        parts = (rows.take(order[at : at + WRITE_ROWS]).combine_chunks() for at in range(0, len(order), WRITE_ROWS))
+        batches = (batch for part in parts for batch in part.to_batches())
+        return list(write_fragments(pa.RecordBatchReader.from_batches(rows.schema, batches), dataset, mode="append"))
+    if order is not None:
+        rows = rows.take(order)
     with own_errors(dataset.schema, filled(change.table_key, rows, dataset.schema, change.blobs)) as reader:
         return list(write_fragments(reader, dataset, mode="append"))
 
@@ -129,8 +142,8 @@ def _replace(dataset: lance.LanceDataset, change: TableChange, upserts: pa.Table
     updated, removed = without(dataset, found["_rowaddr"].to_numpy())
     new: list[FragmentMetadata] = []
     if upserts is not None:
-        row_ids, upserts = _known_first(change.table_key, upserts, found)
-        new = _written(dataset, change, upserts)
+        row_ids, order = _known_first(change.table_key, upserts, found)
+        new = _written(dataset, change, upserts, order)
         begin = 0
         for fragment in new:  # rows without a row id are new ones: Lance numbers them
             mine = row_ids.slice(begin, fragment.physical_rows)
@@ -181,8 +194,8 @@ def without(
     return updated, removed
 
 
-def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa.Array[Any], pa.Table]:
-    """(row ids of the upserts that are in the table, ascending, and the upserts with those first, in that order).
+def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa.Array[Any], _Order]:
+    """(row ids of the upserts that are in the table, ascending, and the places of the upserts with those first, so).
 
     Lance keeps a file's row ids in the manifest of every later version, and ascending ones take a fifteenth.
     """
@@ -199,7 +212,7 @@ def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa
     row_ids = _flat(here["_rowid"]).take(spot.drop_null())
     ascending = np.argsort(row_ids.to_numpy(), kind="stable")
     order = np.concatenate([np.flatnonzero(known)[ascending], np.flatnonzero(~known)])
-    return row_ids.take(ascending), upserts.take(order)
+    return row_ids.take(ascending), order
 
 
 def _guard(dataset: lance.LanceDataset, operation: Any) -> None:

@@ -72,6 +72,9 @@ __all__ = [
 ]
 
 Mode = Literal["append", "merge", "overwrite"]
+MERGE_BYTES = 256 << 20
+MERGE_ROWS = 50_000
+"""A merge completes so many bytes of rows at a time, and at least so many rows: each time the table is read anew."""
 FRAGMENT_ROWS = 50_000  # from here on rows are written as data files of their own instead of travelling in the commit
 
 
@@ -113,7 +116,7 @@ class Loaded:
     rows: pa.Table
     generated: bool  # every id was made by this load
     read: int  # records read, before repeats were folded
-    known: pa.Table | None = None  # merge: the committed rows of ids that exist already
+    known: Array | None = None  # merge: the ids that are committed already
 
 
 def load(
@@ -204,7 +207,7 @@ def load(
             loaded, made = good_ones(base, loaded, mode, findings, embedder, aside, plan, spools)
         else:
             if not (findings and merge):  # a merged row is made of good values only
-                judge(base, loaded, mode, findings, fills=fills)
+                judge(base, loaded, mode, findings, spools.enter_context(Spool()), fills=fills)
             findings.refuse(plan.locate)
             if embedder is not None:
                 made = fill_vectors(loaded, embedder, spools.enter_context(Spool()), findings)
@@ -282,7 +285,7 @@ def good_ones(
             elif mode == "overwrite":
                 raise nothing_left(item.entity)
         found = aside.findings()
-        judge(base, kept, mode, found, fills=embedder is not None)
+        judge(base, kept, mode, found, spools.enter_context(Spool()), fills=embedder is not None)
         made = 0
         if not found and embedder is not None:
             made = fill_vectors(kept, embedder, spools.enter_context(Spool()), found)
@@ -353,17 +356,20 @@ def _edges_at(catalog: Catalog, table_keys: Iterable[str]) -> frozenset[str]:
 # ---- judging the whole -----------------------------------------------------------------------------------------------
 
 
-def judge(base: Snapshot, loaded: dict[str, Loaded], mode: Mode, findings: Findings, *, fills: bool = False) -> None:
+def judge(
+    base: Snapshot, loaded: dict[str, Loaded], mode: Mode, findings: Findings, spool: Spool, *, fills: bool = False
+) -> None:
     """Constraints over the state as it would be; in a merge it first completes the rows from what is committed.
 
     Args:
+        spool: an empty one, where completed rows wait; to be kept until they are committed.
         fills: vectors that `@embed` makes are made afterwards, and so aren't missing.
     """
     committed = Committed(base, replaced=frozenset(loaded) if mode == "overwrite" else frozenset())
     for item in loaded.values():
         committed.check_keys(item.entity)
         if mode == "merge":
-            _merge(committed, item, findings, fills)
+            _merge(committed, item, findings, spool, fills)
         else:
             _distinct(committed, item, findings)
         for parts in item.entity.uniques:
@@ -384,15 +390,22 @@ def _distinct(committed: Committed, item: Loaded, findings: Findings) -> None:
     constraints.check_existing_ids(item.entity, item.rows, present, findings)
 
 
-def _merge(committed: Committed, item: Loaded, findings: Findings, fills: bool) -> None:
-    item.rows = given = fold_repeats(item.entity, item.rows)
-    old = committed.rows(item.entity.table_key, item.rows.column("id")) if not item.generated else None
-    if old is not None:
-        refuse_repeated(item.entity, old.column("id"))
-    item.rows = merge_rows(item.entity, item.rows, old)
-    item.rows, wanted = follow_texts(item.entity, item.rows, given, old)
-    constraints.check_values(item.entity, item.rows, findings, excused=wanted if fills else None)
-    item.rows, item.known = with_wanted(item.rows, wanted), old
+def _merge(committed: Committed, item: Loaded, findings: Findings, spool: Spool, fills: bool) -> None:
+    """A portion of the rows at a time, so that neither the stored nor the completed ones stand in memory as a whole."""
+    key, given = item.entity.table_key, fold_repeats(item.entity, item.rows)
+    known = [pa.array([], pa.string())]
+    step = max(MERGE_ROWS, MERGE_BYTES * given.num_rows // max(given.nbytes, 1))
+    for start in range(0, given.num_rows, step):
+        some = given.slice(start, step)
+        old = committed.rows(key, some.column("id")) if not item.generated else None
+        if old is not None:
+            refuse_repeated(item.entity, old.column("id"))
+            known.append(one_chunk(old.column("id")))
+        rows, wanted = follow_texts(item.entity, merge_rows(item.entity, some, old), some, old)
+        constraints.check_values(item.entity, rows, findings, excused=wanted if fills else None)
+        for batch in with_wanted(rows, wanted).to_batches():
+            spool.append(key, batch)
+    item.rows, item.known = spool.table(key), pa.concat_arrays(known)
 
 
 def _unique(committed: Committed, item: Loaded, parts: tuple[str, ...], findings: Findings) -> None:
@@ -465,8 +478,10 @@ def change_of(
     key = item.entity.table_key
     rows = table_rows(item.entity, item.rows)
     upserts = None
-    if mode == "merge" and item.known is not None and item.known.num_rows:
-        known = pc.is_in(rows.column("id"), value_set=pc.unique(item.known.column("id")))
+    if mode == "merge" and item.known is not None and len(item.known) == rows.num_rows:
+        upserts, rows = rows, rows.slice(0, 0)
+    elif mode == "merge" and item.known is not None and len(item.known):
+        known = pc.is_in(rows.column("id"), value_set=item.known)
         upserts, rows = rows.filter(known), rows.filter(pc.invert(known))
     overwrite = mode == "overwrite"
     blobs = Tickets(spool, base, key) if blob_names(item.entity) else None

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import omnigraph
 from omnigraph.errors import BadRequest, Conflict, NotFound
 from omnigraph.maintain import verify
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository
+from omnigraph.storage import Repository, change
 from omnigraph.write import export, load
 from omnigraph.write import loader as loader_module
 from omnigraph.write.mapping import Mapping
@@ -361,3 +362,49 @@ def test_progress_tells_how_far_into_a_file_it_is(tmp_path: Path, monkeypatch: p
     assert done == sorted(done)
     assert len(set(done)) > 8
     assert seen[-1] == (size, size)
+
+
+def row_ids(graph: omnigraph.Graph, table_key: str) -> dict[str, int]:
+    """What Lance knows the row of each id by; it stays for as long as the row does."""
+    rows = graph.snapshot().scan(table_key, ["id", "_rowid"])
+    return dict(zip(rows["id"].to_pylist(), rows["_rowid"].to_pylist(), strict=True))
+
+
+def test_a_merge_in_portions_is_the_merge_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored and new rows, repeats, omitted and cleared properties, Blobs and vectors, edges with and without key."""
+    monkeypatch.setenv("OMNIGRAPH_EMBEDDINGS_MOCK", "1")
+    schema = """
+node P { slug: String @key  n: I32? @default(3)  email: String? @unique  bio: String?  vec: Vector(4)? @embed("bio")
+         photo: Blob? }
+edge K: P -> P { w: I32?  @key(src, dst) }
+edge L: P -> P @card(0..9)
+"""
+    first = [
+        {"slug": f"p{i}", "email": f"{i}@x", "bio": f"bio {i}", "photo": f"base64:{'AAAA' * i}"} for i in range(40)
+    ]
+    changes: list[dict[str, Any]] = [{"n": None}, {"bio": "new"}, {"photo": None}]
+    second = [{"slug": f"p{i}", **changes[i % 3]} for i in range(20, 60)]
+    second += [{"slug": f"p{i}", "email": f"{i + 1}@x" if i < 39 else "0@x"} for i in range(40)]  # handed round
+    edges = [{"edge": "K", "from": f"p{i}", "to": f"p{i % 7}"} for i in range(40)]
+    lines = [json.dumps({"type": "P", "data": data}) for data in second]
+    lines += [json.dumps({**edge, "data": {"w": i}}) for i, edge in enumerate(edges)] + [json.dumps(edges[3])]
+    lines += [json.dumps({"edge": "L", "from": "p1", "to": "p2"})] * 3
+    said = []
+    for portions in (False, True):
+        graph = omnigraph.init(tmp_path / f"g{portions}", schema=schema)
+        graph.load("\n".join(json.dumps({"type": "P", "data": data}) for data in first))
+        graph.load("\n".join(json.dumps(edge) for edge in edges[:20]))
+        before = {key: row_ids(graph, key) for key in ("node:P", "edge:K")}
+        if portions:
+            monkeypatch.setattr(loader_module, "MERGE_BYTES", 1)
+            monkeypatch.setattr(loader_module, "MERGE_ROWS", 7)
+            monkeypatch.setattr(change, "WRITE_ROWS", 5)
+        done = graph.load("\n".join(lines), mode="merge", operation_id="01JZZZZZZZZZZZZZZZZZZZZZZ2")
+        after = {key: row_ids(graph, key) for key in before}
+        assert all(after[key].items() >= rows.items() for key, rows in before.items())
+        wrong = [json.dumps({"type": "P", "data": {"slug": f"p{i}", "email": "7@x"}}) for i in (3, 50)]
+        with pytest.raises(BadRequest) as refused:
+            graph.load("\n".join([*lines[:-3], *wrong]), mode="merge")
+        said.append((done.tables, done.vectors, sorted(graph.export()), after, str(refused.value)))
+        assert graph.verify().ok
+    assert said[0] == said[1]
