@@ -113,10 +113,10 @@ def through_vector_index(
     if limit is None or limit.count is None or order.keys[0].descending:
         return steps
     columns = dict(final.columns)
-    lead = order.keys[0].expr
-    if isinstance(lead, Column):
-        lead = columns.get(lead.name, lead)
-    results = [*columns.values(), *(key.expr for key in order.keys)]
+    lead, *others = (columns.get(k.expr.name, k.expr) if isinstance(k.expr, Column) else k.expr for k in order.keys)
+    if any(map(is_ranking, others)):
+        return steps  # they leave out rows, so that any may be among the first
+    results = [*columns.values(), lead, *others]
     if any(isinstance(part, Call) and part.fn == "rrf" for expr in results for part in parts_of(expr)):
         return steps  # its ranks are those among all rows
     match lead:

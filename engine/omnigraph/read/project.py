@@ -120,7 +120,8 @@ class Output:
             if lead is None or ranking is not lead.ranking:
                 env.special(ranking)
         if lead is not None and lead.ranking is not None and frame.length:
-            few = frame.length if stop is None else stop
+            others = any(key.ranking is not None for key in self.order[1:])  # they leave out rows as well
+            few = frame.length if stop is None or others else stop
             rows, values = lead.ranking.first(ctx, frame, few, descending=lead.descending)
             env = env.some(rows, {lead.ranking: values})
             frame = env.frame

@@ -14,7 +14,7 @@ from omnigraph import read
 from omnigraph.query import bind_params, compile_query
 from omnigraph.read.settings import ReadSettings
 
-SCHEMA = "node Doc { name: String @key  kind: I32 @index  vec: Vector(4)? @index }"
+SCHEMA = "node Doc { name: String @key  kind: I32 @index  vec: Vector(4)? @index  note: String? }"
 SIZE = 1200
 QUERY = [1.0, 0.2, -0.3, 0.1]
 
@@ -34,6 +34,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> omnigraph.Graph:
     # Behind the index's back: one nearest of all, one that is nearest no more, one that is gone.
     graph.load("\n".join([line("new", 1, [2.0, 0.4, -0.6, 0.2]), line("d0011", 1, [-1.0, 0, 0, 0])]), mode="merge")
     graph.mutate('query q() { delete Doc where name = "d0012" }')
+    graph.mutate('query q() { update Doc set { note: "seen" } where name in ["d0021", "d0022", "d0023"] }')
     return graph
 
 
@@ -65,6 +66,19 @@ def test_the_index_names_who_is_near(graph: omnigraph.Graph, match: str, tail: s
     if match == "$d: Doc" and want:
         assert [row["n"] for row in want[:2]] == ["d0007", "new"]
         assert want[0]["s"] == pytest.approx(0)
+
+
+def test_a_second_ranking_is_asked_of_all_rows(graph: omnigraph.Graph) -> None:
+    """Who it doesn't rank isn't counted by the limit, so the nearest alone wouldn't do."""
+    text = """
+    query q($v: Vector(4)) {
+      match { $d: Doc }
+      return { $d.name as n }
+      order { nearest($d.vec, $v, approximate=true), bm25($d.note, "seen") }
+      limit 3
+    }"""
+    found = graph.query(text, {"v": QUERY}).to_pylist()
+    assert {row["n"] for row in found} == {"d0021", "d0022", "d0023"}
 
 
 def test_explain_says_which(graph: omnigraph.Graph) -> None:

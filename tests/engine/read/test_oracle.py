@@ -19,13 +19,13 @@ import pytest
 from hypothesis import HealthCheck, given, note, seed, settings
 from hypothesis import strategies as st
 
-from omnigraph.read import beside
+from omnigraph.read import beside, word_lookup
 from omnigraph.read.adjacency import adjacency
 from omnigraph.read.tables import TABLES
 from omnigraph.schema import compile_schema
 from tests.engine.read.oracle.compared import MODES, answered, difference, expected
 from tests.engine.read.oracle.expressions import TooMany
-from tests.engine.read.oracle.graphs import Graph, Schema, schema, start
+from tests.engine.read.oracle.graphs import Graph, Schema, schema, start, with_word_indexes
 from tests.engine.read.oracle.meaning import Query
 from tests.engine.read.oracle.queries import queries
 from tests.engine.read.oracle.states import STEPS, states
@@ -47,6 +47,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 def _says_its_seed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(beside, "_AT_LEAST", 0)  # values by edge are made by the first run that can
+        patch.setattr(word_lookup, "_SHARE", 2)  # in small tables most words are in more than one of ten texts
         yield
     print(f"OMNIGRAPH_ORACLE_SEED={SEED}")
 
@@ -111,3 +112,33 @@ def test_every_state_of_a_repository_agrees_with_the_evaluator(
         note(f"{state.name}: { {k: list(v.values()) for k, v in state.graph.items()} }")
         for query in several:
             agree(state.snapshot, made, state.graph, query, forget=not state.warm)
+
+
+BESIDE = [step in ("commit", "index") and at < 3 for at, step in enumerate(STEPS)]
+"""A commit, an index build and a commit that the indexes don't cover."""
+
+
+@st.composite
+def rankings(draw: st.DrawFn) -> tuple[Schema, Graph, list[Query], int]:
+    made, number = with_word_indexes(schema(draw(SEEDS))), draw(SEEDS)
+    several = draw(st.lists(queries(made, ranked=True), min_size=20, max_size=25))
+    return made, start(made, number, draw(SIZES)), several, number
+
+
+@pytest.mark.timeout(600 + EXAMPLES * 60)
+@seed(SEED)
+@settings(max_examples=EXAMPLES * 2, **QUIET)
+@given(asked=rankings())
+def test_rankings_beside_each_other_agree_with_the_evaluator(
+    tmp_path_factory: pytest.TempPathFactory, asked: tuple[Schema, Graph, list[Query], int]
+) -> None:
+    """With nothing kept, so that an index of words is asked where there is one, and with what that left behind."""
+    made, graph, several, number = asked
+    note(made.source())
+    catalog = compile_schema(made.source())
+    for state in states(tmp_path_factory.mktemp("graph") / "g", catalog, made, graph, number, BESIDE):
+        note(f"{state.name}: { {k: list(v.values()) for k, v in state.graph.items()} }")
+        for query in several:
+            agree(state.snapshot, made, state.graph, query, forget=True)
+            if state.warm:
+                agree(state.snapshot, made, state.graph, query)

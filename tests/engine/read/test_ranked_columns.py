@@ -40,3 +40,22 @@ def test_unranked_rows_go(memory_snapshot: Callable[..., Any], tail: str, names:
     query = compile_query(f"query a() {{ match {{ $p cites $q }} return {tail} }}", CATALOG)
     result = read.execute(query, memory_snapshot(CATALOG, ROWS), {})
     assert result["n"].to_pylist() == names
+
+
+@pytest.mark.parametrize(
+    ("order", "names"),
+    [
+        ('nearest($q.vec, [1.0, 0.0]), bm25($q.text, "clock")', ["b"]),
+        ('bm25($q.text, "engine clock"), nearest($q.vec, [1.0, 0.0]) desc', ["b"]),
+        ('bm25($q.text, "engine"), bm25($q.text, "clock")', []),
+        ('rrf(bm25($q.text, "engine"), nearest($q.vec, [1.0, 0.0])), bm25($q.text, "clock")', ["b"]),
+    ],
+)
+def test_a_limit_counts_the_rows_that_every_ranking_ranks(
+    memory_snapshot: Callable[..., Any], order: str, names: list[str]
+) -> None:
+    """However far behind they stand in the first ranking."""
+    query = compile_query(
+        f"query a() {{ match {{ $q: Doc }} return {{ $q.name as n }} order {{ {order} }} limit 1 }}", CATALOG
+    )
+    assert read.execute(query, memory_snapshot(CATALOG, ROWS), {})["n"].to_pylist() == names

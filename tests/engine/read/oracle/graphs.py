@@ -6,10 +6,13 @@ import copy
 import datetime as dt
 import json
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-__all__ = ["QUERY_VECTORS", "Change", "EdgeT", "Graph", "NodeT", "Prop", "Row", "Schema", "change", "schema", "start"]
+__all__ = [
+    "QUERY_VECTORS", "Change", "EdgeT", "Graph", "NodeT", "Prop", "Row", "Schema", "change", "schema", "start",
+    "with_word_indexes",
+]  # fmt: skip
 
 Row = dict[str, Any]
 Graph = dict[str, dict[str, Row]]
@@ -153,6 +156,15 @@ def schema(seed: int) -> Schema:
         some = known if name == "Knows" else [n for n in ("i", "bio", "kind", "ok") if rng.randrange(2)]
         edges[name] = EdgeT(name, source, target, _props(rng, some))
     return Schema(nodes, edges)
+
+
+def with_word_indexes(made: Schema) -> Schema:
+    """The same, where every text that is searched has an index of its words."""
+    nodes = {
+        name: replace(node, props={k: replace(p, indexed=p.indexed or p.text) for k, p in node.props.items()})
+        for name, node in made.nodes.items()
+    }
+    return replace(made, nodes=nodes)
 
 
 # ---- graphs ----------------------------------------------------------------------------------------------------------

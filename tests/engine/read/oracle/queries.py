@@ -12,7 +12,7 @@ from tests.engine.read.oracle.draw_clauses import Clauses
 from tests.engine.read.oracle.draw_expressions import SCALARS, SEARCHES, kind_of, shown
 from tests.engine.read.oracle.expressions import E, Ranking, at, prop
 from tests.engine.read.oracle.graphs import QUERY_VECTORS, Schema
-from tests.engine.read.oracle.meaning import Query
+from tests.engine.read.oracle.meaning import Block, Query
 
 __all__ = ["Drawing", "queries"]
 
@@ -27,30 +27,66 @@ class Drawing(Clauses):
         names = list(self.types)
         paths = [w.path for b in (match, *match.optionals) for w in b.walks if w.path]
         query = Query(match, [])
-        how = self.pick(["rows", "rows", "distinct", "groups", "groups", "ranked"])
+        return self.results(query, names, paths, self.pick(["rows", "rows", "distinct", "groups", "groups", "ranked"]))
+
+    def ranked(self) -> Query:
+        """Rows ordered by rankings with others beside them; most often those of a single variable, which an index may
+        find."""
+        if self.often(4):
+            match = self.match()
+        else:
+            match = Block()
+            types = [n for n, t in self.schema.nodes.items() if any(p.text for p in t.props.values())]
+            type_ = self.pick(types or self.schema.nodes)
+            match.binds.append(self.bind(type_, self.new_node(type_)))
+            if self.often(3):
+                match.tests.append(self.condition(list(self.types), 1))
+        how = self.pick(["ranked", "ranked", "ranked", "ranked", "distinct"])
+        return self.results(Query(match, []), list(self.types), [], how)
+
+    def results(self, query: Query, names: list[str], paths: list[str], how: str) -> Query:
+        """What is returned of a match, in which order and how many rows."""
         ranked = self.ranking(names) if how == "ranked" else None
         for i in range(self.number(*((0, 2) if how == "groups" else (1, 3)))):
             query.columns.append(self.returned(f"c{i}", names, paths))
         if how == "groups":
             for i in range(self.number(2, 4)):
                 query.columns.append(self.aggregate(f"g{i}", names))
+        self.scores(query, names, how, ranked)
         query.distinct = how == "distinct" or (how == "groups" and self.often(8))
         if ranked is not None:
-            if self.often(2):
-                query.columns.append(m.Column("score", ranked.text, E("", "float", lambda r, w: None), ranking=ranked))
             down = self.pick([None, True, False])
             word = {None: "", True: " desc", False: " asc"}[down]
             query.keys.append(
                 m.Key(ranked.text + word, None, None, ranked, ranked.descending if down is None else down)
             )
+            if self.often(4) and (second := self.ranking(names)) is not None:
+                query.keys.append(m.Key(f"{second.text} desc", None, None, second, True))
+        scored = [i for i, c in enumerate(query.columns) if c.ranking is not None]
+        if scored and how != "ranked" and self.often(2):
+            i = self.pick(scored)
+            ranked = query.columns[i].ranking
+            assert ranked is not None
+            query.keys.append(m.Key(query.columns[i].name, i, None, ranked, ranked.descending))
         self.order(query, names, ranked)
-        if ranked is not None or self.often(3):
+        if any(k.ranking for k in query.keys) or self.often(3):
             query.limit, query.shown_limit = self.count("limit", self.pick([1, 2, 1, 2, 3, 5, 0]))
         if self.often(4):
             query.skip, text = self.count("skip", self.pick([1, 1, 2, 0, 3]))
             query.shown_limit += f" {text}"
         query.params = self.params
         return query
+
+    def scores(self, query: Query, names: list[str], how: str, ranked: Ranking | None) -> None:
+        """Columns of rankings: of the one that orders, and of others."""
+        if how == "groups":
+            return
+        found = [ranked if ranked is not None and self.often(2) else None]
+        beside = self.pick([0, 1, 1, 2]) if ranked is not None else int(self.often(6))
+        found += [self.ranking(names, fused_in=2) for _ in range(beside)]
+        for i, ranking in enumerate(r for r in found if r is not None):
+            value = E("", "float", lambda r, w: None)
+            query.columns.append(m.Column(f"score{i}", ranking.text, value, ranking=ranking))
 
     def count(self, word: str, value: int) -> tuple[int, str]:
         if self.often(4):
@@ -105,11 +141,12 @@ class Drawing(Clauses):
             return m.Column(name, f"coalesce({fn}({distinct}{value.text}), 0) * 2", value, both)
         return m.Column(name, f"{fn}({distinct}{value.text})", value, folded)
 
-    def ranking(self, names: list[str]) -> Ranking | None:
+    def ranking(self, names: list[str], *, fused_in: int = 3) -> Ranking | None:
+        """One, once in so many times `rrf` of two."""
         texts = [(v, p) for v, p in self.props(names, "text") if p.text]
         vectors = self.props(names, "vector")
         one = self.simple(vectors, texts)
-        if one is None or not self.often(3):
+        if one is None or not self.often(fused_in):
             return one
         other = self.simple(vectors, texts)
         assert other is not None
@@ -144,7 +181,7 @@ class Drawing(Clauses):
         ]  # fmt: skip
         sortable += [i for i, c in enumerate(columns) if c.fold and c.value.kind == "entity"]
         if not self.often(4):
-            nearest = ranked is not None and "nearest" in ranked.text
+            nearest = any(k.ranking is not None and "nearest" in k.ranking.text for k in query.keys)
             for _ in range(self.number(0 if ranked else 1, 2)):
                 down = self.often(2)
                 word = " desc" if down else self.pick(["", " asc"])
@@ -164,6 +201,11 @@ def _between(low: int, high: int) -> st.SearchStrategy[int]:
 
 
 @st.composite
-def queries(draw: st.DrawFn, schema: Schema) -> Query:
-    """A read query over the schema."""
-    return Drawing(lambda low, high: draw(_between(low, high)), schema).query()
+def queries(draw: st.DrawFn, schema: Schema, *, ranked: bool = False) -> Query:
+    """A read query over the schema.
+
+    Args:
+        ranked: one with rankings.
+    """
+    drawing = Drawing(lambda low, high: draw(_between(low, high)), schema)
+    return drawing.ranked() if ranked else drawing.query()
