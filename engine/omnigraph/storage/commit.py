@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import lance
@@ -21,7 +22,7 @@ from omnigraph.storage.recovery import CHANGES_NO_ROW
 from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step, reach
-from omnigraph.storage.sweep import give_up, heal, tidy
+from omnigraph.storage.sweep import give_up, heal, published_before, tidy
 from omnigraph.storage.tail import join_tail
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef, WriterKind
@@ -283,7 +284,7 @@ class _Write:
                     refs,
                     expected=self.pins,
                     schema_hash=self.schema_hash,
-                    already=self._already,
+                    already=partial(published_before, self.engine, self.sidecar, self.state.head),
                     check=lambda state: check_head(state, self.staging.expect_head),
                 )
                 break
@@ -295,21 +296,21 @@ class _Write:
         return done
 
     def _carry(self) -> bool:
-        """Take over the pins that another process has published meanwhile without a row changed. False: none was."""
+        """Take over the pins that another process has published meanwhile without a row changed. False: none was.
+
+        What was published of a table we changed lies below our commit. Above it lies only what has undone it.
+        """
         state = self.engine.manifest.current(self.branch)
         moved = {
             key: pin_of(now)
             for key, pin in self.pins.items()
-            if (now := state.tables.get(key)) is not None and pin_of(now) != pin and _same_rows(self.engine, pin, now)
+            if (now := state.tables.get(key)) is not None
+            and pin_of(now) != pin
+            and (key not in self.refs or now.version <= self.refs[key].version)
+            and _same_rows(self.engine, pin, now)
         }
         self.pins |= moved
         return bool(moved)
-
-    def _already(self, state: ManifestState) -> CommitInfo | None:
-        """Another process may have rolled this very write forward (object stores, where nothing tells us alive)."""
-        if self.engine.sidecars.tells_the_dead:
-            return None
-        return self.engine.history.find_operation(self.branch, self.sidecar.operation_id, state.head)
 
 
 def settle_drift(

@@ -62,7 +62,12 @@ def neutral(dataset: lance.LanceDataset, after: int, upto: int) -> bool:
 
 def neutral_upto(dataset: lance.LanceDataset, after: int, upto: int) -> int:
     """The newest version of [after, upto] that provably holds the same rows as `after`."""
-    return next((v for v in range(upto, after, -1) if neutral(dataset, after, v)), after)
+    same = {after}
+    with lance_errors("reading a table's transactions"):
+        for version in range(after + 1, upto + 1):
+            if _same_as(dataset, version) in same:
+                same.add(version)
+    return max(same)
 
 
 def _same_as(dataset: lance.LanceDataset, version: int) -> int | None:

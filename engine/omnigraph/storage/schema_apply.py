@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from functools import partial
 
 import pyarrow as pa
 
@@ -31,7 +32,7 @@ from omnigraph.storage.sidecar import SchemaChangeNote, Sidecar, SidecarTable, n
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import create_dataset
-from omnigraph.storage.sweep import give_up, heal, tidy
+from omnigraph.storage.sweep import give_up, heal, published_before, tidy
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
 from omnigraph.ulids import new_ulid
@@ -297,14 +298,8 @@ class _Apply:
             refs,
             expected=self.pins,
             schema_hash=self.accepted,
-            already=self._already,
+            already=partial(published_before, engine, self.sidecar, self.base.head),
             check=lambda state: _check_still(self.change, self.base, state),
             registrations=registrations,
             tombstones=gone,
         )
-
-    def _already(self, state: ManifestState) -> CommitInfo | None:
-        """Another process may have rolled this very change forward (object stores, where nothing tells us alive)."""
-        if self.engine.sidecars.tells_the_dead:
-            return None
-        return self.engine.history.find_operation(self.branch, self.sidecar.operation_id, state.head)

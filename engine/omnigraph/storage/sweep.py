@@ -9,7 +9,9 @@ from contextlib import suppress
 from dataclasses import field, replace
 from typing import Any
 
-from omnigraph.errors import ExpectedVersionMismatch, Internal, OmniGraphError, RecoveryPending
+import lance
+
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError, RecoveryPending
 from omnigraph.records import dataclass
 from omnigraph.storage.drift import mark_of, neutral, neutral_upto
 from omnigraph.storage.engine import Engine
@@ -34,6 +36,7 @@ __all__ = [
     "heal",
     "observe",
     "pending_error",
+    "published_before",
     "roll_back",
     "settle",
     "sweep",
@@ -339,6 +342,29 @@ def _decided(engine: Engine, sidecar: Sidecar, state: ManifestState) -> CommitIn
     return done
 
 
+def published_before(engine: Engine, sidecar: Sidecar, begun: CommitInfo, state: ManifestState) -> CommitInfo | None:
+    """For the writer's own publish, where nothing tells others that it lives: the commit, if a sweep made it instead.
+
+    Args:
+        begun: the head before the sidecar was written: while it stands nobody has decided.
+
+    Raises:
+        Conflict: a sweep has decided to undo the write.
+    """
+    if engine.sidecars.tells_the_dead or state.head.id == begun.id:
+        return None
+    done = _decided(engine, sidecar, state)
+    if done is not None and done.recovery_kind == "RolledBack":
+        undone = Conflict(
+            f"a recovery took this write for dead and has undone it ({sidecar.file}): try again",
+            code="write_undone",
+            details={"operation_id": sidecar.operation_id, "commit": done.id},
+        )
+        undone.retryable = True
+        raise undone
+    return done
+
+
 def tidy(engine: Engine, held: Held, sidecar: Sidecar, done: CommitInfo) -> None:
     """After the publish: do what follows it. A failure from here on must not be answered as a failed write."""
     try:
@@ -407,9 +433,12 @@ def _restored(
     if dataset is None:
         dataset = engine.store.latest(ref.location, table.table_branch)  # to fail in words
     head = int(dataset.version)
+    same = neutral_upto(dataset, ref.version, head)
+    if same < head and _anothers(dataset, same + 1, sidecar):
+        head, dataset = same, engine.store.version(ref.location, table.table_branch, same)
     if own and head == ref.version:
         return None, {"table_key": key, "from": head, "to": head, "now": head}
-    if not neutral(dataset, ref.version, head):
+    if same < head:
         with lance_errors(f"restoring {key} to version {ref.version}"):
             dataset = engine.store.version(ref.location, table.table_branch, ref.version)
             dataset.restore()
@@ -417,6 +446,12 @@ def _restored(
     now = int(dataset.version)
     restored = TableRef(key, ref.location, table.table_branch, now, dataset.count_rows())
     return restored, {"table_key": key, "from": head, "to": ref.version, "now": now}
+
+
+def _anothers(dataset: lance.LanceDataset, version: int, sidecar: Sidecar) -> bool:
+    """Whether a version is of another write, which may live: it has come since we looked, and isn't ours to undo."""
+    with lance_errors("reading whose a version is"):
+        return sidecar.marked and mark_of(dataset, version) not in (None, sidecar.name)
 
 
 def _fork_deleted(engine: Engine, sidecar: Sidecar, ref: TableRef) -> bool:

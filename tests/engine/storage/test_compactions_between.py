@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -251,3 +252,55 @@ def test_a_write_goes_on_beside_a_living_compaction(
     assert wrote == ["e"]
     settled(repository, "a", "b", "c", "d", "e")
     assert not [c for c in repository.commits() if c.recovery_kind]
+
+
+@pytest.mark.parametrize("moved", ["before the sweep publishes", "before it looks again"])
+def test_a_sweep_undoes_no_other_write(repository: Repository, monkeypatch: pytest.MonkeyPatch, moved: str) -> None:
+    """A write dies before it has moved the table; one that lives moves it while a sweep looks after the dead."""
+    other, apply, reach = Other(repository.uri), commit.apply, commit.reach
+    dead, sweeper = Repository.open(repository.uri), Repository.open(repository.uri)
+    swept: list[str] = []
+
+    def die(*_: Any) -> None:
+        raise Internal("died")
+
+    def staged(step: Step) -> None:
+        if step is Step.TABLE_STAGED:
+            monkeypatch.setattr(commit, "reach", reach)
+            with monkeypatch.context() as patch:
+                patch.setattr(commit, "apply", die)
+                patch.setattr(sweep, "observe", die)
+                with pytest.raises(Internal):
+                    put(dead, "x")
+
+    def meet(dataset: Any, operation: Any, mark: str) -> Any:
+        made: list[Any] = []
+
+        def move() -> None:
+            made.append(apply(dataset, operation, mark))
+
+        with monkeypatch.context() as patch:
+            if moved == "before the sweep publishes":
+                at(patch, Step.RECOVERY_CLASSIFIED, move)
+            swept.extend(o["outcome"] for o in sweeper.sweep("forward").outcomes)
+        return made[0] if made else apply(dataset, operation, mark)
+
+    other.move()  # nobody has published that yet
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "reach", staged)
+        patch.setattr(commit, "apply", meet)
+        put(repository, "b")
+    assert swept == ["RolledBack"]
+    settled(repository, "a", "b")
+
+
+def at(patch: pytest.MonkeyPatch, wanted: Step, action: Callable[[], None]) -> None:
+    """Do something once, when a sweep reaches a step."""
+    reach, left = sweep.reach, [action]
+
+    def reached(step: Step) -> None:
+        reach(step)
+        if step is wanted and left:
+            left.pop()()
+
+    patch.setattr(sweep, "reach", reached)

@@ -260,3 +260,52 @@ def test_a_directory_restores_before_it_publishes(tmp_path: Path, monkeypatch: p
     assert [c.recovery_kind for c in made.commits("main")][:2] == ["RolledBack", None]
     settled(made, "main", "a")
     assert len(str(ULID())) == len(WRITE)
+
+
+@pytest.mark.parametrize("step", [Step.RECOVERY_DECIDED, Step.RECOVERY_RESTORED, None])
+def test_a_write_that_a_sweep_undoes_isnt_published_upon_that(
+    repository: Repository, branch: str, monkeypatch: pytest.MonkeyPatch, step: Step | None
+) -> None:
+    """Somebody recovers in full, though the writer lives: it comes to its publish when the sweep has decided."""
+    other = Repository.open(repository.uri)
+    swept: list[str] = []
+
+    def undo(*_: Any) -> None:
+        """As a full sweep that finds a table of the write not moved yet."""
+        engine = other.engine
+        (name,) = engine.sidecars.names()
+        sidecar, held = engine.sidecars.read(name), engine.sidecars.claim(name)
+        assert sidecar is not None
+        assert held is not None
+        done, restored = sweep.roll_back(engine, sidecar, ["node:P"])
+        sweep._finish(engine, held, sidecar, done, "RolledBack", tables=restored)
+        swept.append(name)
+
+    def late(manifest: Any, *given: Any, **named: Any) -> Any:
+        if manifest is not repository.engine.manifest or swept:
+            return publish(manifest, *given, **named)
+        made: list[Any] = []
+
+        def go_on() -> None:
+            try:
+                made.append(publish(manifest, *given, **named))
+            except OmniGraphError as error:
+                made.append(error)
+
+        if step is None:
+            undo()
+            go_on()
+        else:
+            with monkeypatch.context() as inner:
+                At(inner, step, go_on)
+                undo()
+        if isinstance(made[0], OmniGraphError):
+            raise made[0]
+        return made[0]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "publish", late)
+        with pytest.raises(OmniGraphError) as caught:
+            put(repository, branch, "b", WRITE)
+    assert caught.value.retryable
+    settled(repository, branch, "a")
