@@ -19,7 +19,6 @@ from omnigraph.storage.files import LocalFiles, clear_dead_folders
 from omnigraph.storage.forks import delete_fork
 from omnigraph.storage.layout import MAIN, STAGING
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
-from omnigraph.storage.publish import ATTEMPTS, CommitDraft, publish
 from omnigraph.storage.recovery import CHANGES_NO_ROW, Action, Decision, Observed, TableClass, classify, decide
 from omnigraph.storage.schema_settle import drop_lock, finish, follow_schema, promotable, scrap, to_publish
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable
@@ -27,6 +26,8 @@ from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
 from omnigraph.ulids import new_ulid
+
+# What publishes is imported where something is: most openings find nothing to settle.
 
 __all__ = [
     "RECOVERY_ACTOR",
@@ -142,6 +143,8 @@ def pending_error(uri: str, branch: str, pending: Sequence[Mapping[str, Any]]) -
 
 def _settle_still(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str, Any] | None:
     """Settle a sidecar, anew where another process moved what had been looked at."""
+    from omnigraph.storage.publish import ATTEMPTS
+
     for _ in range(ATTEMPTS):
         with suppress(ExpectedVersionMismatch):
             return settle(engine, held, sidecar, mode)
@@ -403,6 +406,8 @@ def _restore(engine: Engine, sidecar: Sidecar, moved: Collection[str]) -> list[d
 def _restore_and_publish(
     engine: Engine, sidecar: Sidecar, moved: Collection[str], *, decided: bool
 ) -> tuple[CommitInfo, list[dict[str, Any]]]:
+    from omnigraph.storage.publish import ATTEMPTS
+
     for attempt in range(ATTEMPTS):
         state = engine.manifest.current(sidecar.branch)
         tables = [t for t in sidecar.tables if t.table_key in moved]
@@ -490,6 +495,8 @@ def _publish(
     tombstones: Sequence[TableRef] = (),
 ) -> CommitInfo:
     change = sidecar.schema_change if kind == "RolledForward" else None
+    from omnigraph.storage.publish import CommitDraft, publish
+
     draft = CommitDraft(
         id=new_ulid(),
         actor=RECOVERY_ACTOR,
@@ -526,6 +533,8 @@ def _publish_heads(
     engine: Engine, sidecar: Sidecar, refs: Sequence[TableRef], pins: Mapping[str, Pin | None]
 ) -> CommitInfo:
     """Publish restored heads: the rows are those of the pins, so the operation isn't named again."""
+    from omnigraph.storage.publish import CommitDraft, publish
+
     draft = CommitDraft(new_ulid(), RECOVERY_ACTOR, None, None, extra={"heads_of_sidecar": sidecar.name})
     return publish(
         engine.manifest,

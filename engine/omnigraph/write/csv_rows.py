@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO, Literal, cast
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow.csv as pcsv
 
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array
+from omnigraph.records import dataclass
 from omnigraph.write.mapping import SourceMapping
 
 __all__ = ["BLOB_BLOCK_BYTES", "BLOCK_BYTES", "CsvRows", "NoRecord", "csv_rows"]

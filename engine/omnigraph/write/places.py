@@ -6,7 +6,6 @@ import glob
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from omnigraph.errors import BadRequest
+from omnigraph.records import dataclass
 
 __all__ = ["Found", "file_system", "find", "is_folder", "missing"]
 
