@@ -68,9 +68,7 @@ def read_tabular(
             return
         for batch, start in mapped_batches(stream, source, format, row_groups, reading, label, local=local):
             yield typed_rows(batch, _numbers(start, batch), reading, source, False, file, label)
-    except pa.ArrowInvalid as error:
-        raise unreadable(label, format, error) from error
-    except OSError as error:
+    except (OSError, pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise unreadable(label, format, error) from error
 
 
@@ -97,6 +95,9 @@ def unreadable(label: str, format: str, error: BaseException) -> BadRequest:
     if "straddling" in first:  # what Arrow says of a line that doesn't end within its block
         most, blobs = BLOCK_BYTES >> 20, BLOB_BLOCK_BYTES >> 20
         first = f"a line is longer than {most} MiB (of a type with Blobs {blobs} MiB), or a quote isn't closed"
+    # A bad row that is text is told by its number; of one that isn't, Arrow can't hand the bytes over.
+    if isinstance(error, UnicodeDecodeError) or (format == "csv" and "columns, got" in first):
+        first = "it holds bytes that are no text in its encoding (UTF-8 unless the mapping says options: {encoding: …})"
     return BadRequest(
         f"{label}: can't be read as {format}: {first}. Write the file anew, or name its format in the mapping",
         code="unreadable_source",

@@ -550,3 +550,22 @@ def test_cells_of_csv_may_be_empty_whatever_their_type(tmp_path: Path) -> None:
         first, second = batch.rows.select(list(given)).to_pylist()
         assert [str(v) for v in first.values()][:4] == ["True", "1", "2", "1.5"]
         assert set(second.values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("data", "options"),
+    [
+        (b"sl\xe4ug\nq\n", ""),
+        ("slug\nq\n".encode("utf-16"), ""),
+        (b"slug,n\nq\xe4,1,2\n", ""),
+        (b"slug\nq\xe4\n", ", options: {encoding: ascii}"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Arrow's, of the third
+def test_csv_of_another_encoding_says_so(tmp_path: Path, data: bytes, options: str) -> None:
+    (tmp_path / "p.csv").write_bytes(data)
+    catalog = compile_schema("node P { slug: String @key n: I32? }")
+    mapping = Mapping.parse(f"sources: [{{path: p.csv, node: P{options}}}]", base=tmp_path)
+    with plan_sources(None, mapping, catalog) as plan, pytest.raises(BadRequest, match="encoding") as caught:
+        list(plan.read(plan.files[0], Reading(catalog, "01JZZZZZZZZZZZZZZZZZZZZZZZ")))
+    assert caught.value.code == "unreadable_source"
