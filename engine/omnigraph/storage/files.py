@@ -11,7 +11,7 @@ from typing import Protocol
 
 import pyarrow.fs as pafs
 
-from omnigraph.errors import Conflict, NotFound
+from omnigraph.errors import Conflict, Internal, NotFound
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.uri import Root
 
@@ -29,6 +29,9 @@ __all__ = [
 
 
 _LOCK = ".lock"
+
+READINGS = 5
+"""How often a file of a store is read that is replaced meanwhile."""
 
 
 class Files(Protocol):
@@ -160,8 +163,19 @@ class RemoteFiles:
         return f"{self.prefix}/{name}"
 
     def read(self, name: str) -> bytes:
-        with lance_errors(f"reading {self.root.join(name)}"), self.fs.open_input_stream(self._path(name)) as file:
-            return bytes(file.read())
+        """Arrow asks for the size first and then for so many bytes: what is gone by then fails without saying so, and
+        what was replaced by something longer or shorter comes cut off, or with bytes behind it that aren't its own."""
+        for attempt in range(READINGS):
+            try:
+                with lance_errors(f"reading {self.root.join(name)}"):
+                    with self.fs.open_input_stream(self._path(name)) as file:
+                        data = bytes(file.read())
+                    if self.fs.get_file_info(self._path(name)).size == len(data):
+                        return data
+            except Internal:
+                if attempt + 1 == READINGS:
+                    raise
+        raise Internal(f"reading {self.root.join(name)}: it was replaced {READINGS} times meanwhile")
 
     def write(self, name: str, data: bytes) -> None:
         with lance_errors(f"writing {self.root.join(name)}"), self.fs.open_output_stream(self._path(name)) as file:

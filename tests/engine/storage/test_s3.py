@@ -7,6 +7,7 @@ import logging
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,6 +148,38 @@ def test_an_object_that_goes_while_it_is_looked_at_is_missing(s3: S3, monkeypatc
         raise OSError("AWS Error RESOURCE_NOT_FOUND during GetObject operation: ")
     monkeypatch.setattr(files, "exists", lambda _: True)
     files.delete("__recovery/x.json")
+
+
+@pytest.mark.parametrize("now", [None, b"x" * 40, b"y" * 4])
+def test_an_object_that_changes_between_the_two_requests_of_a_read_is_read_whole(
+    s3: S3, monkeypatch: pytest.MonkeyPatch, now: bytes | None
+) -> None:
+    """Arrow asks how long it is and then for that much: of a longer one it gives the beginning, as if it were all."""
+    files = files_of(parse_root(s3.uri()))
+    files.write("a.json", b"0123456789")
+    store, opened = files.fs, []
+
+    class Between:
+        def __getattr__(self, name: str) -> Any:
+            return getattr(store, name)
+
+        def open_input_stream(self, path: str) -> Any:
+            stream = store.open_input_stream(path)
+            if not opened:
+                opened.append(path)
+                if now is None:
+                    files.delete("a.json")
+                else:
+                    files.write("a.json", now)
+            return stream
+
+    monkeypatch.setattr(files, "fs", Between())
+    if now is None:
+        with pytest.raises(NotFound):
+            files.read("a.json")
+    else:
+        assert files.read("a.json") == now
+    assert opened
 
 
 def test_credentials_are_shown_nowhere(
