@@ -10,6 +10,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -181,9 +182,15 @@ def _kept(engine: Engine, keep: int | None, older_than: timedelta | None) -> tup
             heads[name] = head.id
             own = _own(listed, head, name)
             states = list(pool.map(partial(_state, engine, name), _chosen(own, keep, older_than)))
+            try:
+                for state in states:
+                    _keep(engine, needed, state)
+            except NotFound:  # deleted meanwhile
+                if engine.manifest.exists(name):
+                    raise
+                del heads[name]
+                continue
             out[name] = _Own(len(own), [state for state in states if state is not None])
-            for state in out[name].states:
-                _keep(engine, needed, state)
     for name, head_id in heads.items():
         parent = (records.get(name) or {}).get("parent_branch") or MAIN
         for other in {parent, MAIN} - {name}:
@@ -191,9 +198,8 @@ def _kept(engine: Engine, keep: int | None, older_than: timedelta | None) -> tup
                 for commit in {
                     c.id: c for pair in bases_and_roots(known, head_id, heads[other]) for c in pair
                 }.values():
-                    common = _state(engine, name, commit)
-                    if common is not None:
-                        _keep(engine, needed, common)
+                    with suppress(NotFound):  # the branch has gone meanwhile
+                        _keep(engine, needed, _state(engine, name, commit))
     return needed, out
 
 
@@ -236,9 +242,11 @@ def _state(engine: Engine, branch: str, commit: CommitInfo) -> ManifestState | N
         return None
 
 
-def _keep(engine: Engine, needed: Needed, state: ManifestState) -> None:
-    needed.state(state)
-    needed.pin(MANIFEST, engine.manifest.began(state.branch, state.version), state.version)
+def _keep(engine: Engine, needed: Needed, state: ManifestState | None) -> None:
+    """Raises NotFound: the branch has gone."""
+    if state is not None:
+        needed.state(state)
+        needed.pin(MANIFEST, engine.manifest.began(state.branch, state.version), state.version)
 
 
 def _recent(engine: Engine, system: Mapping[str, str]) -> Needed:

@@ -162,6 +162,8 @@ def _writes(engine: Engine, needed: Needed, but: str | None) -> None:
             state = engine.manifest.current(sidecar.branch)
         except NotFound:
             continue  # its branch is gone: there is nothing it could still publish
+        # Whichever version it is about to publish upon: Lance refuses that by the versions which have followed.
+        needed.floor(MANIFEST, sidecar.branch, 1)
         for table in sidecar.tables:
             location = state.locations.get(table.table_key, table.table_path)
             needed.pin(location, table.expected_branch, table.expected_version)

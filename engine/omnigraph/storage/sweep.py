@@ -439,11 +439,11 @@ def _restored(
         dataset = engine.store.latest(ref.location, table.table_branch)  # to fail in words
     head = int(dataset.version)
     same = neutral_upto(dataset, ref.version, head)
-    if same < head and _anothers(dataset, same + 1, sidecar):
+    if same != head and _anothers(dataset, same + 1, sidecar):
         head, dataset = same, engine.store.version(ref.location, table.table_branch, same)
     if own and head == ref.version:
         return None, {"table_key": key, "from": head, "to": head, "now": head}
-    if same < head:
+    if same != head:
         with lance_errors(f"restoring {key} to version {ref.version}"):
             dataset = engine.store.version(ref.location, table.table_branch, ref.version)
             dataset.restore()

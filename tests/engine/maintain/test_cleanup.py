@@ -21,7 +21,7 @@ import omnigraph
 from omnigraph.cli.main import main
 from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound, RecoveryPending
 from omnigraph.maintain.cleanup import parse_age
-from omnigraph.storage import Repository, removal
+from omnigraph.storage import Repository, publish, removal
 from omnigraph.storage import cleanup as module
 from omnigraph.storage.lineage import branch_names, delete_recorded
 from tests.engine.upstream.conftest import fingerprint, unpack
@@ -29,6 +29,8 @@ from tests.s3 import environment, serving
 
 SCHEMA = "node P { slug: String @key  n: I64? @index }\nnode Q { slug: String @key }\nedge K: P -> P\n"
 DAYS_AGO_8 = time.time() - 8 * 86_400
+COMMITS = 2 * module.SYSTEM_VERSIONS + 5
+"""So many that of the versions which cleanup leaves none touches the file that held the head row."""
 
 
 def put(graph: omnigraph.Graph, *slugs: str, branch: str = "main", type: str = "P") -> None:
@@ -241,6 +243,46 @@ def test_what_an_interrupted_write_needs_stays(graph: omnigraph.Graph) -> None:
     file.write_text("{")
     with pytest.raises(RecoveryPending):
         repository.cleanup(keep=1, confirm=True)
+
+
+def test_a_publish_that_stood_still_comes_second(graph: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lance tells two commits from one version apart by the versions between, which a cleanup would have taken."""
+    other, write, before = omnigraph.open(graph.uri), publish.replace_rows, own(graph, "main")
+
+    def stand_still(*given: Any) -> Any:
+        monkeypatch.setattr(publish, "replace_rows", write)
+        for i in range(COMMITS):
+            put(other, f"q{i}", type="Q")
+        assert other.cleanup(keep=1, confirm=True).failed == ()
+        return write(*given)
+
+    monkeypatch.setattr(publish, "replace_rows", stand_still)
+    put(graph, "late")
+    later = omnigraph.open(graph.uri)
+    assert len(own(later, "main")) == len(before) + COMMITS + 1
+    heads = later._repository.engine.store.latest("__manifest").count_rows("object_id = 'graph_head:main'")
+    assert heads == 1
+    assert later.verify().ok
+    assert later.cleanup(keep=1, confirm=True).failed == ()
+    assert len(versions(later, "__manifest")) <= module.SYSTEM_VERSIONS + 3
+
+
+def test_a_branch_that_goes_after_its_commits_were_read_is_passed_over(
+    graph: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other, look = Repository.open(graph.uri), module._state
+
+    def gone_then(engine: Any, branch: str, commit: Any) -> Any:
+        state = look(engine, branch, commit)
+        if branch == "dev" and "dev" in {b.name for b in other.branches()}:
+            other.delete_branch("dev")
+        return state
+
+    monkeypatch.setattr(module, "_state", gone_then)
+    report = graph.cleanup(keep=1, confirm=True)
+    assert report.failed == ()
+    assert set(report.commits_kept) == {"main", "still"}
+    assert graph.verify().ok
 
 
 def test_forks_of_dead_branches_and_unused_ones_are_reclaimed(
