@@ -320,9 +320,10 @@ def give_up(
                     _finish(engine, held, sidecar, done, "RolledBack", tables=restored)
                     return None
             if done is not None:
-                if done.recovery_kind is None:
-                    tidy(engine, held, sidecar, done)
-                return None if done.recovery_kind == "RolledBack" else done  # what a sweep decided, a sweep finishes
+                if done.recovery_kind == "RolledBack":
+                    return None  # what a sweep decided, a sweep finishes
+                tidy(engine, held, sidecar, done)
+                return done
         # Nothing moved, or the branch is gone with all that could have: as if it had never been tried.
         if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
             scrap(engine, sidecar)
@@ -373,7 +374,8 @@ def tidy(engine: Engine, held: Held, sidecar: Sidecar, done: CommitInfo) -> None
     try:
         if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
             finish(engine, sidecar)
-        held.remove()
+        if done.recovery_kind is None:  # what a sweep published, a sweep writes the audit of
+            held.remove()
     except OmniGraphError as error:
         log.warning("commit %s is published; the rest is left for a sweep: %s", done.id, error.message)
     finally:

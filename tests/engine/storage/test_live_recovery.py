@@ -309,3 +309,28 @@ def test_a_write_that_a_sweep_undoes_isnt_published_upon_that(
             put(repository, branch, "b", WRITE)
     assert caught.value.retryable
     settled(repository, branch, "a")
+
+
+def test_a_roll_forward_is_audited_though_its_sweep_died(
+    repository: Repository, branch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The writer finds its write published, and leaves the rest to the next sweep."""
+    other = Repository.open(repository.uri)
+
+    def die() -> None:
+        raise Internal("died")
+
+    def late(manifest: Any, *given: Any, **named: Any) -> Any:
+        if manifest is repository.engine.manifest:
+            with monkeypatch.context() as inner, pytest.raises(Internal):
+                At(inner, Step.RECOVERY_PUBLISHED, die)
+                other.sweep("forward")
+        return publish(manifest, *given, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "publish", late)
+        put(repository, branch, "b", WRITE)
+    assert [o["outcome"] for o in other.sweep("forward").outcomes] == ["RolledForward"]
+    audits = other.engine.store.latest(RECOVERIES).to_table().to_pylist()
+    assert [(a["operation_id"], a["recovery_kind"]) for a in audits] == [(WRITE, "RolledForward")]
+    settled(repository, branch, "a", "b")
