@@ -171,7 +171,8 @@ def settle(engine: Engine, held: Held, sidecar: Sidecar, mode: str) -> dict[str,
         moved = {*_ahead(state, sidecar, seen), *(key for key, observed in seen.items() if observed.ours)}
         if moved and mode == "forward":
             return None
-        return _finish(engine, held, sidecar, done, kind, tables=_restore(engine, sidecar, moved) if moved else ())
+        tables = _restore_and_publish(engine, sidecar, moved, decided=True)[1] if moved else ()
+        return _finish(engine, held, sidecar, done, kind, tables=tables)
     published = engine.history.find_operation(sidecar.branch, sidecar.operation_id, state.head)
     if published is not None and not (sidecar.marked or published.recovery_kind):
         published = None
@@ -397,12 +398,7 @@ def roll_back(engine: Engine, sidecar: Sidecar, moved: Collection[str]) -> tuple
     reach(Step.RECOVERY_DECIDED)
     if commit.recovery_kind != "RolledBack":
         return commit, []
-    return commit, _restore(engine, sidecar, moved)
-
-
-def _restore(engine: Engine, sidecar: Sidecar, moved: Collection[str]) -> list[dict[str, Any]]:
-    """After the decision: restore what moved and publish the heads."""
-    return _restore_and_publish(engine, sidecar, moved, decided=True)[1]
+    return commit, _restore_and_publish(engine, sidecar, moved, decided=True)[1]
 
 
 def _restore_and_publish(
@@ -517,7 +513,7 @@ def _publish(
         refs,
         expected=expected,
         already=lambda state: _decided(engine, sidecar, state),
-        check=lambda state: _check_head(sidecar, state) if kind == "RolledForward" else None,
+        check=lambda state: _check_valid(sidecar, state) if kind == "RolledForward" else None,
         registrations=registrations,
         tombstones=tombstones,
         attempts=RECOVERY_ATTEMPTS,
@@ -526,9 +522,10 @@ def _publish(
     return commit
 
 
-def _check_head(sidecar: Sidecar, state: ManifestState) -> None:
-    if sidecar.expected_head not in (None, state.head.id):
-        raise ExpectedVersionMismatch("the branch's head", sidecar.expected_head, state.head.id)
+def _check_valid(sidecar: Sidecar, state: ManifestState) -> None:
+    """Right before a roll forward: what the write relied on hasn't moved since it was looked at."""
+    if not _still_valid(state, sidecar):
+        raise ExpectedVersionMismatch("the branch's head or schema", sidecar.file, state.head.id)
 
 
 def _publish_heads(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from ulid import ULID
 
+import omnigraph
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, Staging, TableChange, WriterKind, commit, optimize, sweep
@@ -294,7 +295,32 @@ def test_a_sweep_undoes_no_other_write(repository: Repository, monkeypatch: pyte
     settled(repository, "a", "b")
 
 
-def at(patch: pytest.MonkeyPatch, wanted: Step, action: Callable[[], None]) -> None:
+def test_a_dead_write_isnt_rolled_forward_upon_another_schema(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The schema changes between the sweep's look and its publish; the write was never checked against the new one."""
+
+    def die(*_: Any, **__: Any) -> None:
+        raise Internal("died")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commit, "publish", die)
+        patch.setattr(sweep, "roll_back", die)
+        with pytest.raises(Internal):
+            put(repository, "b")
+    later = Repository.open(repository.uri)
+    with monkeypatch.context() as patch:
+        at(
+            patch,
+            Step.RECOVERY_CLASSIFIED,
+            lambda: omnigraph.open(repository.uri).schema.apply(f"{SCHEMA}node Q {{\n    name: String @key\n}}\n"),
+        )
+        assert [p["reason"] for p in later.sweep("forward").pending] == ["NeedsRollBack"]
+    assert [o["outcome"] for o in later.sweep("full").outcomes] == ["RolledBack"]
+    settled(later, "a")
+
+
+def at(patch: pytest.MonkeyPatch, wanted: Step, action: Callable[[], Any]) -> None:
     """Do something once, when a sweep reaches a step."""
     reach, left = sweep.reach, [action]
 
