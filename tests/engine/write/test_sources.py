@@ -347,7 +347,9 @@ def test_nothing_is_cut_off_a_time(tmp_path: Path) -> None:
     assert (rows["node:Person"][0]["born"], findings.counts) == (date(2020, 1, 2), {})
 
 
-@pytest.mark.parametrize("data", [b"not gzip", gzip.compress(b'{"type":"Note","data":{}}\n' * 1000)[:-20]])
+@pytest.mark.parametrize(
+    "data", [b"not gzip", gzip.compress(b'{"type":"Note","data":{}}\n' * 1000)[:-20]], ids=["no", "cut"]
+)
 def test_damaged_compression_says_so(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "a.jsonl.gz").write_bytes(data)
     with pytest.raises(BadRequest, match=r"a\.jsonl\.gz: can't be read as ndjson"):
@@ -371,6 +373,7 @@ def test_a_damaged_packed_table_says_so(tmp_path: Path, suffix: str) -> None:
         (b"PAR1....", "Parquet"),
         (b"PK\x03\x04....", "a ZIP archive"),
     ],
+    ids=["gzip", "zstd", "utf-16", "parquet", "zip"],  # gzip writes the second down: two workers wouldn't agree
 )
 def test_a_file_that_is_no_text_is_told_what_it_is(tmp_path: Path, data: bytes, says: str) -> None:
     (tmp_path / "a.jsonl").write_bytes(data)
