@@ -12,6 +12,7 @@ from tests.crash.matrix import Matrix, unkilled
 ALL_OF_THEM = SCENARIOS | IN_A_FOLDER
 IMPOSSIBLE = {
     Step.CLEANUP_ANNOUNCED,  # a lock tells it
+    Step.RECOVERY_DECIDED,  # the same: nobody else rolls forward what is being undone
 }
 
 
