@@ -14,6 +14,7 @@ from omnigraph.records import dataclass
 from omnigraph.storage.drift import neutral, operation_of
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.layout import MAIN, lance_branch
+from omnigraph.storage.lineage import LISTINGS
 from omnigraph.storage.manifest import pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.translate import lance_errors
@@ -102,15 +103,22 @@ def repair(engine: Engine, branch: str | None, *, confirm: bool, force: bool, ac
     """
     if branch is not None:
         return _repair(engine, branch, confirm, force, actor)
-    done = []
-    for name in (MAIN, *sorted(n for n in engine.manifest.names() if not n.startswith("__"))):
-        try:
-            done.append(_repair(engine, name, confirm, force, actor))
-        except NotFound:
-            if engine.manifest.exists(name):
-                raise
-            # deleted since it was listed
+    listed = (MAIN, *sorted(n for n in engine.manifest.names() if not n.startswith("__")))
+    done = [report for name in listed if (report := _unless_gone(engine, name, confirm, force, actor)) is not None]
     return RepairReport(tuple(t for r in done for t in r.tables), tuple(c for r in done for c in r.commits))
+
+
+def _unless_gone(engine: Engine, branch: str, confirm: bool, force: bool, actor: str | None) -> RepairReport | None:
+    """As `_repair`; None for a branch deleted since it was listed. One that was made again meanwhile is looked at."""
+    for attempt in range(LISTINGS):
+        try:
+            return _repair(engine, branch, confirm, force, actor)
+        except NotFound:
+            if not engine.manifest.exists(branch):
+                return None
+            if attempt + 1 == LISTINGS:
+                raise
+    return None
 
 
 def _repair(engine: Engine, branch: str, confirm: bool, force: bool, actor: str | None) -> RepairReport:
