@@ -6,6 +6,7 @@ wrong to a `Findings`; none raises, none reads storage. What they need of the co
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -58,14 +59,7 @@ def check_values(
             continue
         column = rows.column(bound.property)
         text = f"{'' if bound.low is None else bound.low}..{'' if bound.high is None else bound.high}"
-        outside: list[Column] = []
-        if bound.low is not None:
-            outside.append(pc.less(column, pa.scalar(bound.low)))
-        if bound.high is not None:
-            outside.append(pc.greater(column, pa.scalar(bound.high)))
-        if pa.types.is_floating(column.type):
-            outside.append(pc.is_nan(column))
-        for mask in outside:
+        for mask in _outside(column, bound.low, bound.high):
             findings.add_rows(
                 "range",
                 key,
@@ -84,6 +78,35 @@ def check_values(
                 lambda row, c=check: f"{c.property} is {row[c.property]!r}, which doesn't match @check {c.pattern!r}",  # type: ignore[misc]
                 property=check.property,
             )
+
+
+def _outside(column: Column, low: int | float | None, high: int | float | None) -> list[Column]:
+    """Masks of the values below, above or nowhere. Exact: Arrow refuses to compare U64, or large integers, with others,
+    and a float with an integer would round one of them."""
+    kind = column.type
+    masks: list[Column] = []
+    if pa.types.is_floating(kind):
+        if low is not None:
+            masks.append(pc.less(column, pa.scalar(_float_at(low, math.inf), pa.float64())))
+        if high is not None:
+            masks.append(pc.greater(column, pa.scalar(_float_at(high, -math.inf), pa.float64())))
+        return [*masks, pc.is_nan(column)]
+    info = np.iinfo(kind.to_pandas_dtype())
+    if low is not None and (least := math.ceil(low)) > info.min:
+        masks.append(pc.less(column, pa.scalar(least, kind)) if least <= info.max else pc.is_valid(column))
+    if high is not None and (most := math.floor(high)) < info.max:
+        masks.append(pc.greater(column, pa.scalar(most, kind)) if most >= info.min else pc.is_valid(column))
+    return masks
+
+
+def _float_at(end: int | float, inwards: float) -> float:
+    """The end as a float; where it is none, the next one inwards."""
+    try:
+        near = float(end)
+    except OverflowError:
+        near = math.copysign(math.inf, end)
+    out = (near < end) if inwards > 0 else (near > end)
+    return math.nextafter(near, inwards) if out else near
 
 
 def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, excused: Array | None) -> None:
