@@ -12,6 +12,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.records import dataclass
+from omnigraph.write.keys import render_key
 
 __all__ = ["FILE", "OMITTED", "ROW", "SHOWN", "BadRecord", "Findings"]
 
@@ -103,13 +104,13 @@ class Findings:
         """Records every row where `mask` (bool, null counts as false) is true; returns how many.
 
         Args:
-            message: makes the text from the row as a dict; called for shown rows only.
+            message: makes the text from the row as a dict, in which days and times are texts; for shown rows only.
         """
         hits = pc.indices_nonzero(pc.fill_null(mask, False))
         if len(hits) == 0:
             return 0
         self.counts[kind] += len(hits)
-        some = rows.take(hits[: self.kept]).to_pylist()
+        some = _readable(rows.take(hits[: self.kept])).to_pylist()
         self._show(
             BadRecord(kind, message(row), table_key, row.get("id"), property, row.get(FILE), row.get(ROW))
             for row in some
@@ -165,6 +166,14 @@ class Findings:
             code="bad_records",
             details={"counts": dict(sorted(self.counts.items())), "records": [r.as_dict() for r in records]},
         )
+
+
+def _readable(rows: pa.RecordBatch | pa.Table) -> pa.RecordBatch | pa.Table:
+    """With days and times as the languages write them: Python has a DateTime column's values without their time."""
+    for at, field in enumerate(rows.schema):
+        if pa.types.is_date(field.type):
+            rows = rows.set_column(at, field.name, render_key([rows.column(at)]))
+    return rows
 
 
 def _place(record: BadRecord) -> tuple[int, int, str, str, str]:

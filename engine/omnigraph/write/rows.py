@@ -214,7 +214,7 @@ def _either(a: Array | None, b: Array | None) -> Array | None:
 
 def value_text(value: Scalar) -> str:
     """A value as findings show it: as JSON where JSON has it, whatever way a file was read in."""
-    if pa.types.is_timestamp(value.type) and value.type.unit == "ns":  # what Python calls it depends on pandas
+    if pa.types.is_date(value.type) or pa.types.is_timestamp(value.type) or pa.types.is_time(value.type):
         return str(value.cast(pa.string()))
     if value.is_valid and pa.types.is_list(value.type):
         return f"[{', '.join(map(value_text, value.values))}]"

@@ -165,6 +165,17 @@ def test_merge_may_swap_unique_values(graph: Repository) -> None:
     assert (person(graph, "ada")["email"], person(graph, "bob")["email"]) == ("b@x", "a@x")
 
 
+def test_days_and_times_are_named_as_they_are_written(tmp_path: Path) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema="node A { d: Date? @unique  t: DateTime? @unique }")
+    record = json.dumps({"type": "A", "data": {"d": "2020-02-29", "t": "2020-02-29T07:30:00.5Z"}})
+    for _ in range(2):
+        with pytest.raises(BadRequest) as caught:
+            graph.load(f"{record}\n{record}")
+        assert "@unique(d): the value '2020-02-29' " in str(caught.value)
+        assert "@unique(t): the value '2020-02-29T07:30:00.500Z' " in str(caught.value)
+        graph.load(record, mode="overwrite")
+
+
 def test_overwrite_replaces_touched_tables_only(graph: Repository) -> None:
     text = PEOPLE.replace('"slug": "bob", "name": "Bob"', '"slug": "bob", "name": "Robert"')
     load(graph, "\n".join(line for line in text.splitlines() if '"Person"' in line), mode="overwrite")

@@ -335,7 +335,7 @@ def test_nothing_is_cut_off_a_time(tmp_path: Path) -> None:
     )
     _, findings, lines = read_all({"Person": table})
     assert findings.counts == {"type": 2}
-    assert "born: datetime.datetime(2020, 1, 1, 7, 0) is not Date" in lines[1]
+    assert "born: 2020-01-01 07:00:00 is not Date" in lines[1]
     assert "seen: 1970-01-01 00:00:00.000000001 is not DateTime" in lines[2]
     zoned = pa.table(
         {
