@@ -100,7 +100,7 @@ class Vectors:
             some = at[begin : begin + _BLOCK]
             dots = np.einsum("ij,j->i", self.matrix[some].astype(np.float64), query)
             out[begin : begin + _BLOCK] = 1.0 - dots / (self.norms[some] * length)
-        return out
+        return np.clip(out, 0.0, 2.0, out=out)  # rounding would put vectors of one direction a little below 0
 
 
 def vectors_of(rows: Rows, name: str) -> Vectors:

@@ -233,6 +233,25 @@ def test_nearest_is_the_cosine_distance(ask: Ask) -> None:
     assert ask(ends, "$v: Vector(3)", v=[1, 0, 0]) == [("a", "b"), ("c", "b")]
 
 
+def test_distances_lie_between_0_and_2(memory_snapshot: Callable[..., Any]) -> None:
+    """Of vectors of one direction too, where rounding alone would say a little less or more; ties then go by id."""
+    catalog = compile_schema("node Doc { name: String @key  vec: Vector(3) }")
+    one = np.random.default_rng(5).standard_normal((200, 3)).astype(np.float32)
+    docs = [{"id": f"{i:03}", "name": f"{i:03}", "vec": v.tolist()} for i, v in enumerate([*one, *(2 * one), *-one])]
+    snapshot = memory_snapshot(catalog, {"node:Doc": docs})
+    columns = "$d.name as n, nearest($d.vec, $v) as x"
+    asked = f"query q($v: Vector(3)) {{ match {{ $d: Doc }} return {{ {columns} }} order {{ x%s }} limit 2 }}"
+    near, far = (compile_query(asked % how, catalog) for how in ("", " desc"))
+    for i, vector in enumerate(one.tolist()):
+        first = read.execute(near, snapshot, bind_params(near, {"v": vector})).to_pylist()
+        assert [row["x"] for row in first] == pytest.approx([0, 0], abs=1e-12)
+        assert all(row["x"] >= 0 for row in first)
+        assert {row["n"] for row in first} == {f"{i:03}", f"{i + 200:03}"}
+        last = read.execute(far, snapshot, bind_params(far, {"v": vector})).to_pylist()
+        assert last[0]["n"] == f"{i + 400:03}"
+        assert last[0]["x"] <= 2
+
+
 def test_a_vector_without_direction_is_refused(ask: Ask) -> None:
     body = "match { $d: Doc } return { $d.name } order { nearest($d.vec, $v) } limit 1"
     with pytest.raises(BadRequest) as refused:
