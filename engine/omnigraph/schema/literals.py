@@ -201,7 +201,10 @@ def _fit_float(value: Any, base: str) -> float:
 def _fit_datetime(value: dt.datetime) -> dt.datetime:
     if value.microsecond % 1000:
         raise Mismatch(f"{value.isoformat()} is finer than a millisecond")
-    return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+    try:
+        return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
+    except OverflowError:
+        raise Mismatch(f"{value.isoformat()} is not in the years 1 to 9999 of UTC") from None
 
 
 def _fit_vector(value: Any, dim: int) -> tuple[float, ...]:

@@ -92,6 +92,8 @@ def test_parameters_in_their_json_forms(name: str, given: object, bound: object)
         ({"i": 1, "u": -1}, "out of the range"),
         ({"i": 1, "d": "2026-02-30"}, "not a date"),
         ({"i": 1, "t": "2026-01-31T10:00:00.0001Z"}, "finer than a millisecond"),
+        ({"i": 1, "t": dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))}, "years 1 to 9999"),
+        ({"i": 1, "t": dt.datetime(9999, 12, 31, 23, tzinfo=dt.timezone(-dt.timedelta(hours=1)))}, "years 1 to 9999"),
         ({"i": 1, "e": "c"}, "not one of a, b"),
         ({"i": 1, "v": [1.0]}, "a vector of 1"),
         ({"i": 1, "v": [1.0, float("nan")]}, "not a finite number"),
