@@ -229,8 +229,8 @@ def _own(listed: Sequence[CommitInfo], head: CommitInfo, branch: str) -> list[Co
 def _chosen(own: Sequence[CommitInfo], keep: int | None, older_than: timedelta | None) -> list[CommitInfo]:
     count = keep or 0
     if older_than is not None:
-        since = datetime.now(UTC) - older_than
-        young = sum(1 for c in own if c.created_at >= since)
+        now = datetime.now(UTC)  # an age may reach beyond the first year that there is
+        young = sum(1 for c in own if now - c.created_at <= older_than)
         count = max(count, young + 1)  # the newest of the older ones was the branch's state back then
     return list(own[:count])
 

@@ -185,6 +185,15 @@ def test_by_age(graph: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch) -> None
     assert graph.cleanup(keep=1, older_than="7d").commits_lost["main"] == report.commits_lost["main"] - 1
 
 
+@pytest.mark.parametrize("age", ["999999999d", timedelta.max])
+def test_an_age_older_than_the_calendar_keeps_everything(graph: omnigraph.Graph, age: Any) -> None:
+    ids = own(graph, "main")
+    report = graph.cleanup(older_than=age, confirm=True)
+    assert not any(report.commits_lost.values())
+    assert own(graph, "main") == ids
+    assert all(rows(graph, "main", commit) for commit in ids[:-1])
+
+
 @pytest.mark.parametrize("given", [{}, {"keep": 0}, {"older_than": "soon"}, {"older_than": timedelta(-1)},
                                    {"older_than": "99999999999999w"}])  # fmt: skip
 def test_what_makes_no_sense_is_refused(graph: omnigraph.Graph, given: dict[str, Any]) -> None:
