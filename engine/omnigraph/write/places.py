@@ -44,7 +44,9 @@ def find(pattern: str) -> list[Found]:
         return [Found(pattern, os.path.getsize(pattern))]
     found = sorted(p for p in glob.glob(pattern, recursive=True) if os.path.isfile(p))
     if not found:
-        raise _folder(pattern) if os.path.isdir(pattern) else missing(pattern)
+        if os.path.isdir(pattern):
+            raise _folder(pattern)
+        raise _no_file(pattern) if os.path.exists(pattern) else missing(pattern)
     return [Found(p, os.path.getsize(p)) for p in found]
 
 
@@ -90,6 +92,14 @@ def missing(path: str) -> BadRequest:
 def _folder(path: str) -> BadRequest:
     some = path.rstrip("/") + "/*.ndjson"
     return BadRequest(f"{path}: is a folder: name its files, such as {some}", code="missing_source")
+
+
+def _no_file(path: str) -> BadRequest:
+    return BadRequest(
+        f"{path}: is a pipe or a device and no file: name - and send its records to standard input",
+        code="missing_source",
+        details={"file": path},
+    )
 
 
 # ---- object stores ---------------------------------------------------------------------------------------------------

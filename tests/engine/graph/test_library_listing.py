@@ -159,6 +159,7 @@ def test_one_name_needs_no_list(g: omnigraph.Graph) -> None:
         (lambda g: g.load([{"type": "Person"}]), "can't load a dict"),
         (lambda g: g.load({"Person": 5}), "a int is no table"),
         (lambda g: g.load("."), "is a folder"),
+        (lambda g: g.load("/dev/null"), "a pipe or a device and no file"),
         (lambda g: g.query(ADA, ["ada"]), "params is a list"),
         (lambda g: g.query("queries.gq"), r"give Path\('queries.gq'\)"),
         (lambda g: g.query(Path("none.gq")), "none.gq: there is no such file"),
