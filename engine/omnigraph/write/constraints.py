@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pyarrow as pa
 
-from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.read.compute import Array, Chunked, Scalar, pc
 from omnigraph.read.hashing import hash_strings
 from omnigraph.schema.catalog import EdgeType, NodeType, Property
 from omnigraph.write.columns import one_chunk
@@ -81,15 +81,15 @@ def check_values(
 
 
 def _outside(column: Column, low: int | float | None, high: int | float | None) -> list[Column]:
-    """Masks of the values below, above or nowhere. Exact: Arrow refuses to compare U64, or large integers, with others,
-    and a float with an integer would round one of them."""
+    """Masks of the values below, above or nowhere. The ends become values of the column's type first: Arrow refuses to
+    compare U64, or large integers, with others, and rounds where it compares integers with floats."""
     kind = column.type
     masks: list[Column] = []
     if pa.types.is_floating(kind):
         if low is not None:
-            masks.append(pc.less(column, pa.scalar(_float_at(low, math.inf), pa.float64())))
+            masks.append(pc.less(column, _float_end(low, kind, math.inf)))
         if high is not None:
-            masks.append(pc.greater(column, pa.scalar(_float_at(high, -math.inf), pa.float64())))
+            masks.append(pc.greater(column, _float_end(high, kind, -math.inf)))
         return [*masks, pc.is_nan(column)]
     info = np.iinfo(kind.to_pandas_dtype())
     if low is not None and (least := math.ceil(low)) > info.min:
@@ -99,14 +99,17 @@ def _outside(column: Column, low: int | float | None, high: int | float | None) 
     return masks
 
 
-def _float_at(end: int | float, inwards: float) -> float:
-    """The end as a float; where it is none, the next one inwards."""
+def _float_end(end: int | float, kind: pa.DataType, inwards: float) -> Scalar:
+    """The end as a value of the column: an F32 as the same number would be stored, an F64 never further out."""
     try:
         near = float(end)
     except OverflowError:
         near = math.copysign(math.inf, end)
+    if pa.types.is_float32(kind):
+        with np.errstate(over="ignore"):
+            return pa.scalar(np.float32(near), kind)
     out = (near < end) if inwards > 0 else (near > end)
-    return math.nextafter(near, inwards) if out else near
+    return pa.scalar(math.nextafter(near, inwards) if out else near, kind)
 
 
 def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, excused: Array | None) -> None:

@@ -31,8 +31,25 @@ BEYOND = {"I32", "U32"}
 
 def fits(kind: str, ends: str, value: int | float) -> bool:
     low, _, high = ends.partition("..")
-    number = Fraction(float(np.float32(value))) if kind == "F32" else Fraction(value)
-    return (not low or number >= Fraction(low)) and (not high or number <= Fraction(high))
+    least, most = (Fraction(end) if end else None for end in (low, high))
+    if kind == "F32":  # the ends are stored numbers too
+        least, most = (
+            end if end is None or abs(end) > 2**127 else Fraction(float(np.float32(end))) for end in (least, most)
+        )
+    return (least is None or value >= least) and (most is None or value <= most)
+
+
+@pytest.mark.parametrize("kind", VALUES)
+def test_an_end_may_be_written_as_it_stands(tmp_path: Path, kind: str) -> None:
+    """0.3 as an F32 is a little more than 0.3, and still the end of the range."""
+    ends = ("0.1", "0.3") if kind.startswith("F") else ("1", "3")
+    default = "" if kind[0] != "F" else f" @default({ends[1]})"
+    graph = omnigraph.init(tmp_path / "g", schema=f"node T {{ x: {kind}{default}  @range(x, {ends[0]}..{ends[1]}) }}")
+    lines = [f'{{"type": "T", "data": {{"x": {end}}}}}' for end in ends]
+    graph.load("\n".join(lines if not default else [*lines, '{"type": "T", "data": {}}']))
+    for end in ends:
+        graph.mutate(f"query q() {{ insert T {{ x: {end} }} }}")
+    assert graph.verify().ok
 
 
 @pytest.mark.parametrize("kind", VALUES)
