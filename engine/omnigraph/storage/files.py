@@ -7,6 +7,7 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from typing import Protocol
 
 import pyarrow.fs as pafs
@@ -21,6 +22,7 @@ __all__ = [
     "RemoteFiles",
     "clear_dead_folders",
     "files_of",
+    "opened",
     "sync_directory",
     "unlock",
     "working_folder",
@@ -247,28 +249,28 @@ def clear_dead_folders(parent: str) -> None:
                 continue
             if handle is not None:
                 _remove(os.path.join(parent, name))
-                os.close(handle)
+                handle.close()
 
 
-def _lock_folder(path: str) -> int | None:
+def _lock_folder(path: str) -> FileIO | None:
     """The lock of a working folder; None where the folder has just gone. Raises Conflict while another holds it."""
     lock = os.path.join(path, _LOCK)
     try:
-        handle = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+        handle = opened(lock, os.O_CREAT | os.O_RDWR)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.exists(lock) and os.fstat(handle).st_ino == os.stat(lock).st_ino:
+        if os.path.exists(lock) and os.fstat(handle.fileno()).st_ino == os.stat(lock).st_ino:
             return handle
     except BlockingIOError as error:
-        os.close(handle)
+        handle.close()
         raise Conflict(
             f"the load that works in {path} is in flight: wait for it", code="operation_in_flight"
         ) from error
     except FileNotFoundError:
         pass
-    os.close(handle)
+    handle.close()
     return None
 
 
@@ -281,12 +283,22 @@ def _remove(path: str) -> None:
         os.unlink(path)
 
 
-def unlock(handle: int) -> None:
-    """Let go of a lock and close its file. Closing alone leaves it to a child that was forked while it was held."""
+def unlock(handle: FileIO) -> None:
+    """Let go of a lock and close its file. Closing alone leaves it to a child that was forked while it was held.
+
+    Doing it again does nothing: who is interrupted in it, by Ctrl-C say, can't know how far it came. A file's number
+    closed twice would be another's by then.
+    """
     try:
-        fcntl.flock(handle, fcntl.LOCK_UN)
+        if not handle.closed:
+            fcntl.flock(handle, fcntl.LOCK_UN)
     finally:
-        os.close(handle)
+        handle.close()
+
+
+def opened(path: str, flags: int) -> FileIO:
+    """A file to lock: closed when nobody holds it any more, whatever becomes of the code that should close it."""
+    return FileIO(path, "r+", opener=lambda name, _: os.open(name, flags | os.O_CLOEXEC, 0o666))
 
 
 def write_all(handle: int, data: bytes) -> None:

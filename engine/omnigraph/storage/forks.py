@@ -12,12 +12,13 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 
 import lance
 
 from omnigraph.errors import Conflict, NotFound
 from omnigraph.storage.announce import announced
-from omnigraph.storage.files import LocalFiles, unlock
+from omnigraph.storage.files import LocalFiles, opened, unlock
 from omnigraph.storage.layout import MAIN, RECOVERY, lance_branch
 from omnigraph.storage.lineage import delete_recorded, parent_of, remove_tree
 from omnigraph.storage.manifest import Manifest
@@ -43,7 +44,7 @@ def fork_lock(store: Store, *, exclusive: bool, wait: float = 0) -> Iterator[boo
     folder = store.files.path(RECOVERY)
     with lance_errors(f"opening {folder}/.forks.lock"):
         os.makedirs(folder, exist_ok=True)
-        handle = os.open(os.path.join(folder, ".forks.lock"), os.O_CREAT | os.O_RDWR, 0o666)
+        handle = opened(os.path.join(folder, ".forks.lock"), os.O_CREAT | os.O_RDWR)
     try:
         until = time.monotonic() + wait
         held = _lock(handle, exclusive)
@@ -55,7 +56,7 @@ def fork_lock(store: Store, *, exclusive: bool, wait: float = 0) -> Iterator[boo
         unlock(handle)
 
 
-def _lock(handle: int, exclusive: bool) -> bool:
+def _lock(handle: FileIO, exclusive: bool) -> bool:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB if exclusive else fcntl.LOCK_SH)
     except BlockingIOError:

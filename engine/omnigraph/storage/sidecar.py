@@ -13,11 +13,13 @@ import threading
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import UTC, datetime
+from io import FileIO
 from typing import Any
+from weakref import WeakValueDictionary
 
 from omnigraph.errors import Conflict, NotFound, RecoveryPending
 from omnigraph.records import dataclass
-from omnigraph.storage.files import LocalFiles, unlock, write_all
+from omnigraph.storage.files import LocalFiles, opened, unlock, write_all
 from omnigraph.storage.layout import MAIN, RECOVERY, is_branch_path, is_location, lance_branch
 from omnigraph.storage.manifest import Pin
 from omnigraph.storage.steps import Step, reach
@@ -231,13 +233,13 @@ def _table(raw: Mapping[str, Any]) -> SidecarTable:
     )
 
 
-@dataclass(slots=True)
+@dataclass
 class Held:
     """A sidecar this process owns: its own, or a dead writer's it has claimed."""
 
     owner: Sidecars
     name: str
-    handle: int | None  # the locked file descriptor; None on an object store
+    handle: FileIO | None  # the locked file; None on an object store
 
     def remove(self) -> None:
         """Delete the file, then let go of the lock."""
@@ -248,11 +250,10 @@ class Held:
             self.release()
 
     def release(self) -> None:
-        """Let go without deleting: a sweep may take it from now on."""
+        """Let go without deleting: a sweep may take it from now on. Once more does nothing."""
         if self.handle is not None:
             unlock(self.handle)
-            self.handle = None
-        self.owner.own.discard(self.name)
+        self.owner.own.pop(self.name, None)
 
 
 class Sidecars:
@@ -260,7 +261,8 @@ class Sidecars:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.own: set[str] = set()
+        # By name; of a write that was interrupted before it could let go nothing is left here, and a sweep takes it.
+        self.own: WeakValueDictionary[str, Held] = WeakValueDictionary()
         self._lock = threading.Lock()
 
     @property
@@ -292,9 +294,7 @@ class Sidecars:
             if self.store.files.exists(sidecar.file):
                 raise _in_flight(sidecar)
             self.store.files.write(sidecar.file, data)
-            self.own.add(sidecar.name)
-            reach(Step.SIDECAR_WRITTEN)
-            return Held(self, sidecar.name, None)
+            return self._owned(sidecar, None)
 
     def _write_local(self, files: LocalFiles, sidecar: Sidecar, data: bytes) -> Held:
         folder, path = files.path(RECOVERY), files.path(sidecar.file)
@@ -302,24 +302,28 @@ class Sidecars:
         temporary = os.path.join(folder, f".{sidecar.name}.{os.urandom(8).hex()}.tmp")
         with lance_errors(f"writing {path}"):
             os.makedirs(folder, exist_ok=True)
-            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666)
+            handle = opened(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR)
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                write_all(handle, data)
+                write_all(handle.fileno(), data)
                 os.fsync(handle)
                 reach(Step.SIDECAR_TEMPORARY)
                 os.link(temporary, path)  # unlike a rename it fails where the name is taken
             except FileExistsError as error:
-                os.close(handle)
+                handle.close()
                 raise _in_flight(sidecar) from error
             except BaseException:
-                os.close(handle)
+                handle.close()
                 raise
             finally:
                 os.unlink(temporary)
-        self.own.add(sidecar.name)
+        return self._owned(sidecar, handle)
+
+    def _owned(self, sidecar: Sidecar, handle: FileIO | None) -> Held:
+        held = Held(self, sidecar.name, handle)
+        self.own[sidecar.name] = held
         reach(Step.SIDECAR_WRITTEN)
-        return Held(self, sidecar.name, handle)
+        return held
 
     def claim(self, name: str) -> Held | None:
         """Take over a sidecar whose writer is dead. None: its writer lives, or it has just been settled.
@@ -333,17 +337,17 @@ class Sidecars:
         path = self.store.files.path(f"{RECOVERY}/{name}.json")
         with lance_errors(f"claiming {path}"):
             try:
-                handle = os.open(path, os.O_RDWR)
+                handle = opened(path, os.O_RDWR)
             except FileNotFoundError:
                 return None
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # Settled by another sweep between our open and our lock: the name is gone or names another file.
-                if os.fstat(handle).st_ino != os.stat(path).st_ino:
-                    os.close(handle)
+                if os.fstat(handle.fileno()).st_ino != os.stat(path).st_ino:
+                    handle.close()
                     return None
             except (BlockingIOError, FileNotFoundError):
-                os.close(handle)
+                handle.close()
                 return None
         return Held(self, name, handle)
 
@@ -356,7 +360,7 @@ class Sidecars:
         path = self.store.files.path(f"{RECOVERY}/{name}.json")
         with lance_errors(f"looking at {path}"):
             try:
-                handle = os.open(path, os.O_RDONLY)
+                handle = FileIO(path)
             except FileNotFoundError:
                 return None
             try:
@@ -364,7 +368,7 @@ class Sidecars:
             except BlockingIOError:
                 return True
             finally:
-                os.close(handle)
+                handle.close()
             return False if os.path.exists(path) else None
 
     def sweep_temporary(self) -> None:
@@ -377,7 +381,7 @@ class Sidecars:
                 if not (name.startswith(".") and name.endswith(".tmp")):
                     continue
                 try:
-                    handle = os.open(os.path.join(folder, name), os.O_RDWR)
+                    handle = opened(os.path.join(folder, name), os.O_RDWR)
                 except FileNotFoundError:
                     continue
                 try:
@@ -386,7 +390,7 @@ class Sidecars:
                 except (BlockingIOError, FileNotFoundError):
                     continue
                 finally:
-                    os.close(handle)
+                    handle.close()
 
 
 def _in_flight(sidecar: Sidecar) -> Conflict:

@@ -17,6 +17,7 @@ _SOURCE_POSITION = re.compile(r",? ?/[^\s,]*\.rs:\d+:\d+")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 # The last two: an object that went between the two requests of a read.
 _MISSING = ("not found", "no such file", "resource_not_found", "no_such_key")
+_INTERRUPTED = "External error: KeyboardInterrupt"  # what Arrow makes of a Ctrl-C while Lance hands batches over
 _NETWORK = ("connection refused", "timed out", "timeout", "dns error", "error sending request", "503", "slowdown")
 
 
@@ -52,6 +53,7 @@ def lance_errors(doing: str) -> Iterator[None]:
         Conflict: another commit came first; the same call may succeed now.
         Unavailable: the store can't be reached or has no space; the same call may succeed later.
         Internal: anything else, with Lance's words.
+        KeyboardInterrupt: Ctrl-C was pressed meanwhile.
     """
     try:
         yield
@@ -59,6 +61,8 @@ def lance_errors(doing: str) -> Iterator[None]:
         raise
     except (OSError, ValueError, RuntimeError, NotImplementedError, KeyError) as error:
         text = scrub(str(error))
+        if _INTERRUPTED in text:
+            raise KeyboardInterrupt from error
         if is_commit_race(error):
             race = Conflict(f"{doing}: another write came first: try again ({text})", code="commit_race")
             race.retryable = True

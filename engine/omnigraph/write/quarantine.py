@@ -220,8 +220,8 @@ class Quarantine:
 
     def _release(self) -> None:
         if self._held is not None:
-            os.close(self._held)
-            self._held = None
+            held, self._held = self._held, None
+            os.close(held)
 
 
 def without(rows: pa.RecordBatch, bad: Places) -> pa.RecordBatch:
