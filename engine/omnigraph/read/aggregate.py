@@ -22,7 +22,7 @@ from omnigraph.read.distinct import different
 from omnigraph.read.multiset import count_by_group
 from omnigraph.read.tables import list_keys, sort_codes
 
-__all__ = ["aggregate", "codes_of", "group"]
+__all__ = ["aggregate", "as_type", "codes_of", "group"]
 
 
 def codes_of(column: Array) -> tuple[Longs, int]:
@@ -47,7 +47,7 @@ def group(keys: Sequence[tuple[Longs, int]], rows: int) -> tuple[Longs, Longs]:
     if not keys:
         return np.zeros(rows, dtype=np.int64), np.zeros(1, dtype=np.int64)
     combined, size = keys[0]
-    combined = combined.astype(np.int64)
+    combined = combined.astype(np.int64, copy=False)
     for codes, count in keys[1:]:
         if size * count >= 2**62:
             _, combined = np.unique(combined, return_inverse=True)
@@ -113,13 +113,13 @@ def aggregate(
         span = int(codes.max()) + 1 if len(codes) else 1
         weight = None
         if agg.fn == "count" and count == 1:
-            return _as(pa.array([different(codes, span)], pa.int64()), out)
+            return as_type(pa.array([different(codes, span)], pa.int64()), out)
         _, first = np.unique(groups * span + codes, return_index=True)
         groups = groups[first]
         values = values.take(pa.array(first)) if values is not None else None
     sizes = count_by_group(groups, count, weight)
     if agg.fn == "count":
-        return _as(pa.array(sizes, pa.int64()), out)
+        return as_type(pa.array(sizes, pa.int64()), out)
     if values is None:
         raise Internal(f"{agg.fn} needs a value")
     empty = sizes == 0
@@ -149,7 +149,7 @@ def aggregate(
     return pa.array(sums, pa.float64(), mask=empty)
 
 
-def _as(column: Array, kind: Any) -> Array:
+def as_type(column: Array, kind: Any) -> Array:
     return column if column.type == kind else column.cast(kind)
 
 

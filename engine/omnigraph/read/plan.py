@@ -100,6 +100,9 @@ class Plan:
             return None
         steps = tuple(run for run in runs if run is not None)
         finish = self.output.bind(memory)
+        counted = self._counted(memory, runs, finish)
+        if counted is not None:
+            return Bound(self, (), counted, tuple(memory.holds))
         if beside is not None:
             last = Bound(self, steps[-1:], finish, ())
             sliced = beside.finish(memory, last.run)
@@ -115,6 +118,14 @@ class Plan:
         if not isinstance(hop, ExpandStep) or out.keys is not None or out.order or out.fused:
             return None
         return beside_edges(memory, hop, out.schema, [item.expr for item in out.items], out.bounds)
+
+    def _counted(self, memory: Memory, runs: list[Run | None], finish: Finish) -> Finish | None:
+        """A scan and the output together, where these are all there is and rows are no more than counted by values."""
+        work = [(step, run) for step, run in zip(self.steps, runs, strict=True) if run is not None]
+        if len(work) != 1 or not isinstance(scan := work[0][0], ScanStep):
+            return None
+        after, whole = Bound(self, (), finish, ()), Bound(self, (work[0][1],), finish, ())
+        return self.output.counted(memory, scan, after.run, whole.run)
 
     def check_weight(self, ctx: Context, frame: Frame) -> None:
         """Raises BadRequest where the returned columns would take more memory than a query may."""

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import Agg, Aggregate, Column, Expr, Limit, Order, Param, Project, Prop, ResultColumn, Var
-from omnigraph.read.aggregate import aggregate, codes_of, group
+from omnigraph.read.aggregate import aggregate, as_type, codes_of, group
 from omnigraph.read.compute import Array, indices, nulls, taken
 from omnigraph.read.datum import Evaluate, Longs, as_array, validity
 from omnigraph.read.env import ColumnEnv, FrameEnv
@@ -22,9 +22,11 @@ from omnigraph.read.frame import Binding, Context, Frame
 from omnigraph.read.memory import Finish, Memory
 from omnigraph.read.order import AskedKey, SortKey, first_rows, likely_key, rows_in_order, sort_key, sorted_rows
 from omnigraph.read.ranking import Ranking, Rrf, is_ranking, make_ranking
+from omnigraph.read.scan import ScanStep
 from omnigraph.read.shortest import PATH
 from omnigraph.read.tables import sort_codes
 from omnigraph.read.types import arrow_of, column_type, entity_properties, entity_type
+from omnigraph.read.value_counts import counted_scan, most_rows
 from omnigraph.read.walk import aggregates_in, counts_rows
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, NodeType
@@ -189,6 +191,40 @@ class Output:
         for key in keys:
             kept = computed.get(key.name)
             values[key.name] = _value(key, heads) if kept is None else kept.take(pa.array(row_of))
+        return self._of_groups(ctx, keys, values, count, skip, stop)
+
+    def counted(self, memory: Memory, scan: ScanStep, finish: Finish, otherwise: Finish) -> Finish | None:
+        """The scan's rows counted by values as they are found; None where they are wanted for anything else.
+
+        Args:
+            finish: what follows the scan.
+            otherwise: the scan and what follows, where they can't be counted so.
+        """
+        keys = self.keys
+        if not keys:
+            return None
+        work = counted_scan(memory, scan, [key.expr for key in keys], [agg for agg, _, _ in self.aggregates])
+        if work is None:
+            return None
+
+        def counted(ctx: Context, frame: Frame) -> pa.Table:
+            found = work.count(ctx)
+            if found is None:
+                return otherwise(ctx, frame)
+            if isinstance(found, Frame):
+                return finish(ctx, found)
+            columns, sizes = found
+            values = {key.name: column for key, column in zip(keys, columns, strict=True)}
+            many = pa.array(sizes, pa.int64())
+            values |= {name: as_type(many, arrow_of(agg.type)) for agg, name, _ in self.aggregates}
+            return self._of_groups(ctx, keys, values, len(sizes), *self.bounds(ctx))
+
+        return counted
+
+    def _of_groups(
+        self, ctx: Context, keys: tuple[_Item, ...], values: dict[str, Any], count: int, skip: int, stop: int | None
+    ) -> pa.Table:
+        """The result, from the value of each key and aggregate in every group."""
         by_expr = {key.expr: values[key.name] for key in keys}
         columns = ColumnEnv(ctx, values)
         out: dict[str, Array] = {}
@@ -291,7 +327,7 @@ def _key_codes(key: _Item, env: FrameEnv, frame: Frame) -> tuple[Longs, int]:
         bound = frame.bound[expr.var]
         kind = bound.rows.column(expr.name).type
         plain = not (bound.nullable or pa.types.is_nested(kind) or pa.types.is_floating(kind))
-        if plain and len(bound.at) * 4 > bound.rows.rows:
+        if plain and most_rows(len(bound.at), bound.rows):
             codes, values = bound.rows.dictionary(expr.name)
             return codes[bound.at].astype(np.int64), max(1, len(values))
     return codes_of(as_array(key.evaluate(env), frame.length))
