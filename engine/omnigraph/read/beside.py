@@ -1,54 +1,101 @@
 """Properties of far ends in the order of the edges that lead there: of the edges at one node they are a slice.
 
-Arrow takes rows that lie apart one by one, at a price per column that a small hop notices. So of a hop asked again and
-again the columns it returns are kept once more, each value at every edge that ends there, as far as memory allows.
+Arrow takes rows that lie apart one by one, at a price per column that a small hop notices. So the columns that a hop
+returns are kept once more, each value at every edge that ends there: some hundred nodes at a time, which are a page,
+and only pages that are asked again and again, as far as memory allows.
 """
 
 from __future__ import annotations
 
-import itertools
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 
+import numpy as np
 import pyarrow as pa
 
 from omnigraph.query.ir import Expr, Prop
 from omnigraph.read.adjacency import Links
-from omnigraph.read.builds import BUILDS
-from omnigraph.read.compute import Array, indices, pc, taken
+from omnigraph.read.compute import Array, indices, taken
 from omnigraph.read.expand import ExpandStep
-from omnigraph.read.frame import Context, Frame
+from omnigraph.read.frame import Context, Frame, Indices
 from omnigraph.read.hops import Hops
 from omnigraph.read.memory import Finish, Memory
 from omnigraph.records import dataclass
 
-__all__ = ["BesideEdges", "beside_edges"]
+__all__ = ["BesideEdges", "Pages", "beside_edges"]
 
-_LIGHT = 100_000  # edges at one node whose far ends are read this way
+_PAGE = 4096  # edges of a page, at most on the average
+_LARGE = 1 << 16  # edges of a page that isn't made: a hop from a node with so many doesn't notice a price per column
+_HEAVY = 64 << 20  # bytes of a page that isn't made
+
+_WORTH = 4
+"""Times that a page is asked before it is made: making it takes some 150 µs, and each time saves some 18."""
 
 _SHARE = 16
-"""The columns of a hop take this part of the cache at most."""
-
-_WORTH = 50_000
-"""Bytes that one run of the hop pays for: making them takes some 30 µs, and each run saves some 8."""
-
-_AT_LEAST = 50
+"""The pages of a hop take this part of the cache at most."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Column:
-    """A column of far ends, by edge.
+class Pages:
+    """The columns of a hop by edge, as far as they were made. Thread-safe.
 
     Args:
-        links: the edges by whose order it goes: others of the same tables may be in another one.
+        links: the edges by whose order they go: others of the same tables may be in another one.
+
+    Attributes:
+        nbytes: of what was made.
     """
 
-    links: weakref.ref[Links]
-    values: Array
+    def __init__(self, links: Links) -> None:
+        self.links = weakref.ref(links)
+        self._shift = (_PAGE * links.near // max(1, len(links.neighbour))).bit_length() - 1  # a power of two of nodes
+        self._shift = max(0, self._shift)
+        count = (links.near >> self._shift) + 1
+        self._made: list[tuple[pa.Table, int] | None] = [None] * count
+        self._asked = bytearray(count)
+        self._lock = threading.Lock()
+        self.nbytes = 9 * count
 
-    @property
-    def nbytes(self) -> int:
-        return int(self.values.nbytes)
+    def at(self, ctx: Context, hop: BesideEdges, node: int) -> tuple[pa.Table, int] | None:
+        """(the columns at the edges of the page that a node is on, the first of these edges); None where it isn't made,
+        which it is from the next time on that it is worth it."""
+        page = node >> self._shift
+        found = self._made[page]
+        if found is None:
+            if self._asked[page] < _WORTH:
+                self._asked[page] += 1
+            else:
+                found = self._make(ctx, hop, page)
+        return found
+
+    def _make(self, ctx: Context, hop: BesideEdges, page: int) -> tuple[pa.Table, int] | None:
+        links, begin = hop.links, page << self._shift
+        first, end = int(links.start[begin]), int(links.start[min(links.near, begin + (1 << self._shift))])
+        room = min(_HEAVY, ctx.settings.cache_bytes // _SHARE - self.nbytes)
+        ends = links.neighbour[first:end]
+        if len(ends) > _LARGE or sum(_size(column, ends) for column in hop.columns) > room:
+            self._asked[page] = 0  # it isn't weighed each time
+            return None
+        at = indices(ends)
+        made = pa.Table.from_arrays([taken(column, at) for column in hop.columns], schema=hop.schema), first
+        with self._lock:
+            if self._made[page] is None:
+                self._made[page] = made
+                self.nbytes += made[0].nbytes
+        ctx.tables.kept.settle()
+        return made
+
+
+def _size(column: Array, ends: Indices) -> int:
+    """Bytes of a column at some edges: many of them may end where a long text is."""
+    if not len(ends):
+        return 0
+    if pa.types.is_primitive(column.type):
+        return len(ends) * int(column.type.bit_width) // 8
+    wide = pa.types.is_large_string(column.type)
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int64 if wide else np.int32)[column.offset :]
+    lengths = np.subtract(offsets[ends + 1], offsets[ends], dtype=np.int64)
+    return len(ends) * offsets.itemsize + int(lengths.sum())
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +103,7 @@ class BesideEdges:
     """A hop whose far ends' properties are all that is returned.
 
     Args:
-        keys: of each returned column, what its values by edge are kept by.
+        key: what its pages are kept by.
         bounds: the rows wanted.
     """
 
@@ -65,28 +112,26 @@ class BesideEdges:
     links: Links
     schema: pa.Schema
     columns: tuple[Array, ...]
-    keys: tuple[Hashable, ...]
+    key: Hashable
     bounds: Callable[[Context], tuple[int, int | None]]
 
-    def finish(self, memory: Memory, otherwise: Finish) -> Finish | None:
-        """The slice of one node's edges, through values in memory; None where they aren't there.
+    def finish(self, memory: Memory, otherwise: Finish) -> Finish:
+        """The slice of one node's edges, through its page.
 
         Args:
-            otherwise: the hop and what follows, for any other frame.
+            otherwise: the hop and what follows, for any other frame and where there is no page.
         """
-        found = [memory.kept(key) for key in self.keys]
-        values = [c.values for c in found if isinstance(c, _Column) and c.links() is self.links]
-        if len(values) < len(self.keys):
-            return None
-        table = pa.Table.from_arrays(values, schema=self.schema)
+        pages = self._pages(memory)
         source, near, start, bounds = self.source, self.hops.near, self.links.start, self.bounds
 
         def sliced(ctx: Context, frame: Frame) -> pa.Table:
             bound = frame.bound[source]
             if frame.length == 1 and frame.weight is None and bound.rows is near and not bound.nullable:
                 node = int(bound.at[0])
-                low, high = int(start[node]), int(start[node + 1])
-                if high - low <= _LIGHT:
+                found = pages.at(ctx, self, node)
+                if found is not None:
+                    table, first = found
+                    low, high = int(start[node]) - first, int(start[node + 1]) - first
                     ctx.check_rows(high - low, "following edges")
                     skip, stop = bounds(ctx)
                     if skip or stop is not None:
@@ -97,48 +142,20 @@ class BesideEdges:
 
         return sliced
 
-    def counting(self, finish: Finish) -> Finish:
-        """`finish`, which makes the values by edge once it has run often enough to be worth them."""
-        ratio = len(self.links.neighbour) / max(1, self.hops.far.rows)
-        size = int(sum(column.nbytes for column in self.columns) * ratio)
-        worth, turn = _AT_LEAST + size // _WORTH, itertools.count()
-
-        def counted(ctx: Context, frame: Frame) -> pa.Table:
-            if next(turn) == worth:
-                self._make(ctx)
-            return finish(ctx, frame)
-
-        return counted
-
-    def _make(self, ctx: Context) -> None:
-        kept = ctx.tables.kept
-
-        def make() -> None:
-            if sum(_size(column, self.links) for column in self.columns) * _SHARE > ctx.settings.cache_bytes:
-                return
-            edges = indices(self.links.neighbour)
-            for key, column in zip(self.keys, self.columns, strict=True):
-                found = kept.get(key)
-                if not (isinstance(found, _Column) and found.links() is self.links):
-                    kept.replace(key, _Column(weakref.ref(self.links), taken(column, edges)))
-            kept.settle()
-            kept.release()
-
-        BUILDS.share((id(self.links), self.keys), make, size=len(self.links.neighbour) * len(self.keys))
+    def _pages(self, memory: Memory) -> Pages:
+        """Those that are kept, if they are of these edges."""
+        found = memory.kept(self.key)
+        if isinstance(found, Pages) and found.links() is self.links:
+            return found
+        pages = Pages(self.links)
+        memory.ctx.tables.kept.replace(self.key, pages)
+        memory.holds.append(self.key)
+        return pages
 
 
 def _fits(kind: pa.DataType) -> bool:
     """Whether values have a width, or a length that is quickly added up."""
     return pa.types.is_primitive(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _size(column: Array, links: Links) -> int:
-    """Bytes of a column by edge: many edges may end where a long text is."""
-    edges = len(links.neighbour)
-    if pa.types.is_primitive(column.type):
-        return edges * int(column.type.bit_width) // 8
-    lengths = pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
-    return edges * 8 + int(lengths[links.neighbour].sum(dtype="int64"))
 
 
 def beside_edges(
@@ -162,5 +179,5 @@ def beside_edges(
         return None
     (way,) = hop.walk.ways
     edges = memory.ctx.adjacency.key(memory.ctx.snapshot, way.edge, *way.ends)
-    keys = tuple(("beside", edges, way.direction, prop.name) for prop in props)
-    return BesideEdges(hop.source, hops, hops.plain.distinct, schema, columns, keys, bounds)
+    key = ("beside", edges, way.direction, tuple(prop.name for prop in props), tuple(schema.names))
+    return BesideEdges(hop.source, hops, hops.plain.distinct, schema, columns, key, bounds)

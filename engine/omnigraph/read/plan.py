@@ -104,11 +104,8 @@ class Plan:
         if counted is not None:
             return Bound(self, (), counted, tuple(memory.holds))
         if beside is not None:
-            last = Bound(self, steps[-1:], finish, ())
-            sliced = beside.finish(memory, last.run)
-            if sliced is not None:
-                return Bound(self, steps[:-1], sliced, tuple(memory.holds))
-            finish = beside.counting(finish)
+            finish = beside.finish(memory, Bound(self, steps[-1:], finish, ()).run)
+            return Bound(self, steps[:-1], finish, tuple(memory.holds))
         return Bound(self, steps, finish, tuple(memory.holds))
 
     def _beside(self, memory: Memory, runs: list[Run | None]) -> BesideEdges | None:

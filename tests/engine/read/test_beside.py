@@ -3,7 +3,7 @@ those of another version, and within a part of the cache."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from omnigraph.errors import BadRequest
 from omnigraph.query import bind_params, compile_query
 from omnigraph.read import beside
 from omnigraph.read.adjacency import Adjacency
+from omnigraph.read.beside import Pages
 from omnigraph.read.frame import Context
 from omnigraph.read.plan import plan
-from omnigraph.read.settings import read_settings
+from omnigraph.read.settings import ReadSettings, read_settings
 from omnigraph.read.tables import TABLES
 from omnigraph.schema import compile_schema
 
@@ -42,15 +43,21 @@ HOP = KEY + "$p knows $f } return { $f.name, $f.age } }"
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The first run over what is in memory makes the values by edge."""
-    monkeypatch.setattr(beside, "_AT_LEAST", 0)
+    """The first run over what is in memory makes the page."""
+    monkeypatch.setattr(beside, "_WORTH", 0)
     TABLES.clear()
     yield
     TABLES.clear()
 
 
+def kept() -> dict[Hashable, Pages]:
+    return {key: entry for key, entry in TABLES.kept.items() if isinstance(entry, Pages)}
+
+
 def made() -> list[str]:
-    return [key[-1] for key, _ in TABLES.kept.items() if isinstance(key, tuple) and key[0] == "beside"]
+    """The columns of which there are pages."""
+    names: Any = {key: key[-2] for key in kept()}  # type: ignore[index]
+    return [name for key, pages in kept().items() if any(pages._made) for name in names[key]]
 
 
 def asked(text: str, snapshot: Any, k: str) -> pa.Table:
@@ -65,7 +72,7 @@ def asked(text: str, snapshot: Any, k: str) -> pa.Table:
     [
         ("$p knows $f } return { $f.name, $f.age } }", ["name", "age"]),
         ("$p <knows> $f } return { $f.born, $f.fit, $f.name } }", ["born", "fit", "name"]),
-        ("$f knows $p } return { $f.age, $f.age as again } }", ["age"]),
+        ("$f knows $p } return { $f.age, $f.age as again } }", ["age", "age"]),
         ("$p knows $f } return { $f.name } limit 2 skip 1 }", ["name"]),
         ("$p knows $f } return { $f.name } limit $n }", ["name"]),
         ("$p knows $a $a knows $f } return { $f.name } }", ["name"]),
@@ -129,27 +136,62 @@ def test_long_texts_at_many_edges_are_not_repeated(stored_snapshot: Callable[...
     assert made() == ["text"]
 
 
-def test_it_takes_runs_in_proportion_to_the_bytes(
+def test_a_page_is_made_once_it_was_asked_often_enough(
     stored_snapshot: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(beside, "_WORTH", 20)  # name and age of nine edges take some hundred bytes
-    snapshot = stored_snapshot(CATALOG, ROWS)
-    asked(HOP, snapshot, "p0")
-    assert not made()
+    """Of a page for each node those alone, and no more than there is room for."""
+    monkeypatch.setattr(beside, "_WORTH", 3)
+    monkeypatch.setattr(beside, "_PAGE", 1)
+    snapshot, compiled = stored_snapshot(CATALOG, ROWS), compile_query(HOP, CATALOG)
+    want = {k: read.execute(compiled, snapshot, {"k": k}) for k in NAMES}
+
+    def there(k: str, settings: ReadSettings | None = None) -> list[bool]:
+        assert read.execute(compiled, snapshot, {"k": k}, settings=settings).equals(want[k])
+        (pages,) = kept().values()
+        return [page is not None for page in pages._made[: len(NAMES)]]
+
     for _ in range(3):
-        asked(HOP, snapshot, "p0")
-    assert made()
+        assert not any(there("p0"))
+    first = there("p0")
+    assert sum(first) == 1
+    (pages,) = kept().values()
+    before = pages.nbytes
+    tight = replace(read_settings(), cache_bytes=16 * before)
+    for _ in range(9):
+        assert there("p4", tight) == first
+    assert pages.nbytes == before
+    for _ in range(9):
+        both = there("p4")
+    assert sum(both) == 2
+    assert pages.nbytes > before
+    for name in (*NAMES, *NAMES):
+        assert there(name) >= both
+
+
+def test_a_page_of_many_edges_or_of_long_texts_is_not_made(
+    stored_snapshot: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = stored_snapshot(CATALOG, ROWS)
+    for name, few, enough in (("_LARGE", 7, 8), ("_HEAVY", 79, 80)):  # eight edges, of a text of two bytes and a number
+        with monkeypatch.context() as patch:
+            patch.setattr(beside, name, few)
+            assert asked(HOP, snapshot, "p0").num_rows == 3
+            assert not made()
+            patch.setattr(beside, name, enough)
+            assert asked(HOP, snapshot, "p0").num_rows == 3
+            assert made()
+        TABLES.clear()
 
 
 def test_values_of_other_edges_of_the_same_tables_are_not_read(stored_snapshot: Callable[..., Any]) -> None:
     """Adjacency made anew may number nodes another way, and its edges stand in another order then."""
     snapshot = stored_snapshot(CATALOG, ROWS)
     want = asked(HOP, snapshot, "p4")
-    before = {key: entry for key, entry in TABLES.kept.items() if key[0] == "beside"}  # type: ignore[index]
+    before = kept()
     (edges,) = [key for key, entry in TABLES.kept.items() if isinstance(entry, Adjacency)]
     TABLES.kept.drop(edges)
     assert asked(HOP, snapshot, "p4").equals(want)
-    after = dict(TABLES.kept.items())
+    after = kept()
     assert before
     assert all(after[key] is not entry for key, entry in before.items())
 

@@ -46,7 +46,7 @@ SEEDS = st.integers(0, 2**32 - 1)
 @pytest.fixture(autouse=True, scope="module")
 def _says_its_seed() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(beside, "_AT_LEAST", 0)  # values by edge are made by the first run that can
+        patch.setattr(beside, "_WORTH", 0)  # values by edge are made by the first run that can
         patch.setattr(word_lookup, "_SHARE", 2)  # in small tables most words are in more than one of ten texts
         yield
     print(f"OMNIGRAPH_ORACLE_SEED={SEED}")
