@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Internal
 from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
+from omnigraph.read.best_texts import best_rows, weighed
 from omnigraph.read.compute import Array
 from omnigraph.read.datum import Datum, Evaluate, Fault, Longs
 from omnigraph.read.distinct import once
@@ -32,8 +33,6 @@ from omnigraph.read.tokens import words_of
 from omnigraph.records import dataclass
 
 __all__ = ["Ranking", "bm25_scores", "is_ranking", "make_ranking"]
-
-K1, B = 1.2, 0.75
 
 
 def is_ranking(expr: Expr) -> bool:
@@ -112,15 +111,8 @@ def bm25_scores(index: TextIndex, words: list[str], counted: Counted | None = No
     """
     scores = np.zeros(index.rows)
     texts, length = (index.texts, len(index.codes)) if counted is None else (counted.texts, counted.length)
-    mean = length / texts if texts else 1.0
-    for word in dict.fromkeys(words):
-        number = index.number(word)
-        if number < 0:
-            continue
-        rows, times = index.counts(number)
-        rarity = np.log(1.0 + (texts - len(rows) + 0.5) / (len(rows) + 0.5))
-        norm = times + K1 * (1 - B + B * index.lengths[rows] / mean)
-        scores[rows] += rarity * times * (K1 + 1) / norm
+    for word in weighed(index, words, texts, length):
+        scores[word.rows] += word.scores()
     return scores
 
 
@@ -133,11 +125,9 @@ class Bm25:
     def standing(self, ctx: Context, frame: Frame) -> Standing:
         bound = frame.bound[self.prop.var]
         at, back = distinct_rows(bound)
-        value = self.query(FrameEnv(ctx, frame))
-        text = value.as_py() if isinstance(value, pa.Scalar) else None
-        if text is None:
+        words = self._words(ctx, frame)
+        if words is None:
             return _nobody(bound.rows, at, back)
-        words = words_of(text)
         counted = ctx.counted.get((bound.rows.table_key, self.prop.name))
         if counted is not None and not bound.rows.whole and counted.words.issuperset(words):
             table, places = bound.rows, at
@@ -153,6 +143,30 @@ class Bm25:
             scores = scores[places]
             known = (scores > 0) & (places >= 0)
         return Standing(bound.rows, at, back, scores, 0.0, known, lambda some: scores[some], less=False)
+
+    def _words(self, ctx: Context, frame: Frame) -> list[str] | None:
+        """Those of the text that is asked about; None where that is null."""
+        value = self.query(FrameEnv(ctx, frame))
+        text = value.as_py() if isinstance(value, pa.Scalar) else None
+        return None if text is None else words_of(text)
+
+    def _best(self, ctx: Context, frame: Frame, count: int) -> tuple[Longs, Floats] | None:
+        """The frame rows that may be among the best, and their scores; None where all rows have to be scored."""
+        bound = frame.bound[self.prop.var]
+        at = bound.at
+        if not bound.rows.whole or not bound.rows.rows:
+            return None
+        if not bound.whole and len(at) and (int(at[0]) < 0 or not bool((at[1:] > at[:-1]).all())):
+            return None
+        words = self._words(ctx, frame)
+        if words is None:
+            return None
+        index = text_index(bound.rows, self.prop.name)
+        known = weighed(index, words, index.texts, len(index.codes))
+        found = best_rows(known, count, None if bound.whole else at)
+        if found is None or bound.whole:
+            return found
+        return at.searchsorted(found[0]), found[1]
 
     def _whole(self, ctx: Context, rows: Rows, at: Longs) -> tuple[Rows, Longs]:
         """The whole table: the statistics are those of all rows, however few were read."""
@@ -175,6 +189,9 @@ class Bm25:
 
     def first(self, ctx: Context, frame: Frame, count: int, *, descending: bool) -> tuple[Longs, Array]:
         """See `Ranking`."""
+        found = self._best(ctx, frame, count) if descending else None
+        if found is not None:
+            return found[0], pa.array(found[1], pa.float64())
         return _first(self.standing(ctx, frame), count, worst=descending != self.descending)
 
     def value(self, ctx: Context, frame: Frame) -> Datum:
