@@ -6,6 +6,8 @@ the multiplication of FNV-1a and a shift; the length goes in first, so that padd
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -13,7 +15,7 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, flags, pc
 from omnigraph.read.numbering import Splice
 
-__all__ = ["IdMap", "hash_one", "hash_strings", "words_at"]
+__all__ = ["IdIndex", "IdMap", "hash_one", "hash_strings", "words_at"]
 
 Ints = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -21,6 +23,8 @@ Words = npt.NDArray[np.uint64]
 _MASK = (1 << 64) - 1
 _PRIME = 0x9E3779B97F4A7C15
 _BASIS = 0xCBF29CE484222325
+_BLOCK = 16384  # strings at a time, so that what is made of a block stays in the processor's cache
+_KEEP = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 
 
 def hash_one(text: str) -> int:
@@ -39,17 +43,11 @@ def hash_strings(column: Array) -> npt.NDArray[np.uint64]:
     Args:
         column: string or large_string, any offset.
     """
-    starts, lengths, words = _texts(column)
-    h = (np.uint64(_BASIS) ^ lengths.astype(np.uint64)) * np.uint64(_PRIME)
-    if len(column) == 0 or not (longest := int(lengths.max())):
-        return h
-    for at in range(0, longest, 8):
-        rows = (
-            np.flatnonzero(lengths > at) if at else slice(None) if int(lengths.min()) > 0 else np.flatnonzero(lengths)
-        )
-        mixed = (h[rows] ^ _word(words, starts[rows] + at, lengths[rows] - at)) * np.uint64(_PRIME)
-        h[rows] = mixed ^ (mixed >> np.uint64(29))
-    return h
+    texts = _Texts(column)
+    out = np.empty(len(column), dtype=np.uint64)
+    for at in range(0, len(column), _BLOCK):
+        out[at : at + _BLOCK] = texts.part(at, _BLOCK).hashes()
+    return out
 
 
 def words_at(column: Array, at: int) -> tuple[Words, bool]:
@@ -61,35 +59,142 @@ def words_at(column: Array, at: int) -> tuple[Words, bool]:
     Returns:
         The words, and whether unlike strings surely have unlike ones.
     """
-    starts, lengths, words = _texts(column)
+    texts = _Texts(column).part(0, len(column))
     out = np.zeros(len(column), dtype=np.uint64)
-    rows = np.flatnonzero(lengths > at)
-    left = lengths[rows] - at
-    out[rows] = found = _word(words, starts[rows] + at, left)
+    rows = np.flatnonzero(texts.lengths > at)
+    left = texts.lengths[rows] - at
+    out[rows] = found = texts.words[texts.starts[rows] + at] & _keep(left)
     if int(left.max(initial=0)) > 8:
         return out, False
     last = found >> ((left - 1) * 8).astype(np.uint64) & np.uint64(255)
     return out, bool(last.all())  # else a string ends in zeros, as the filling does
 
 
-def _texts(column: Array) -> tuple[Ints, Ints, Words]:
-    """(where each string begins, its length, the eight bytes from every byte on)."""
-    width = np.dtype(np.int64 if pa.types.is_large_string(column.type) else np.int32)
-    _, raw_offsets, raw_data = column.buffers()
-    offsets = np.frombuffer(raw_offsets, dtype=width)[column.offset : column.offset + len(column) + 1].astype(np.int64)
-    # A word may be read at any byte, so eight bytes behind the last one must be there; they are masked out.
-    used = np.frombuffer(raw_data or b"", dtype=np.uint8)[: int(offsets[-1]) if len(offsets) else 0]
-    padded = np.concatenate([used, np.zeros(8, dtype=np.uint8)])
-    words = np.lib.stride_tricks.as_strided(padded[:8].view("<u8"), shape=(len(padded) - 7,), strides=(1,))
-    return offsets[:-1], np.diff(offsets), words
+class _Texts:
+    """The strings of a column as numpy sees them."""
+
+    def __init__(self, column: Array) -> None:
+        width = np.dtype(np.int64 if pa.types.is_large_string(column.type) else np.int32)
+        _, raw_offsets, raw_data = column.buffers()
+        self.offsets = np.frombuffer(raw_offsets, dtype=width)[column.offset : column.offset + len(column) + 1]
+        end = int(self.offsets[-1]) if len(self.offsets) else 0
+        self.data = np.frombuffer(raw_data or b"", dtype=np.uint8)
+        # A word may be read at any byte, so eight bytes behind the last one must be there; they are masked out.
+        if len(self.data) < end + 8:
+            self.data = np.concatenate([self.data[:end], np.zeros(8, dtype=np.uint8)])
+
+    def part(self, at: int, count: int) -> _Part:
+        offsets = self.offsets[at : at + count + 1].astype(np.int64)
+        return _Part(self.data, offsets[:-1], np.diff(offsets))
 
 
-def _word(words: Words, begin: Ints, left: Ints) -> Words:
-    """The words that begin somewhere, of which so many bytes are there."""
-    keep = np.where(
-        left >= 8, np.uint64(_MASK), (np.uint64(1) << (np.minimum(left, 7) * 8).astype(np.uint64)) - np.uint64(1)
-    )
-    return words[begin] & keep
+class _Part:
+    """Some strings. `words`: the eight bytes from every byte on. `even`: the length of all where they have one."""
+
+    def __init__(self, data: npt.NDArray[np.uint8], starts: Ints, lengths: Ints) -> None:
+        self.starts, self.lengths = starts, lengths
+        self.words: Words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))
+        self.shortest, self.longest = (int(lengths.min()), int(lengths.max())) if len(lengths) else (0, 0)
+        self.even = self.longest if self.shortest == self.longest else 0
+        if self.even:
+            self.fixed = np.ndarray((len(starts),), f"S{self.even}", data, int(starts[0]), (self.even,))
+
+    def hashes(self) -> Words:
+        words, starts, lengths = self.words, self.starts, self.lengths
+        h = (np.uint64(_BASIS) ^ lengths.astype(np.uint64)) * np.uint64(_PRIME)
+        for at in range(0, self.longest, 8):
+            if self.even:
+                word = words[starts[0] + at : starts[-1] + at + 1 : self.even]
+                if self.even < at + 8:
+                    word = word & _KEEP[self.even - at]
+                h = (h ^ word) * np.uint64(_PRIME)
+                h ^= h >> np.uint64(29)
+                continue
+            rows = slice(None) if at < self.shortest else np.flatnonzero(lengths > at)
+            word = words[starts[rows] + at]
+            if self.shortest < at + 8:
+                word &= _keep(lengths[rows] - at)
+            mixed = (h[rows] ^ word) * np.uint64(_PRIME)
+            h[rows] = mixed ^ (mixed >> np.uint64(29))
+        return h
+
+    def equal(self, rows: Any, other: _Part, at: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Whether strings of this part are those of another.
+
+        Args:
+            rows: which ones: their positions, or a slice of all.
+            at: the position of each one's counterpart.
+        """
+        if self.even and self.even == other.even:
+            found: npt.NDArray[np.bool_] = other.fixed.take(at) == self.fixed[rows]
+            return found
+        starts, lengths = self.starts[rows], self.lengths[rows]
+        same: npt.NDArray[np.bool_] = other.lengths[at] == lengths
+        own = np.where(same, other.starts[at], 0)
+        lengths = np.where(same, lengths, 0)
+        for byte in range(0, int(lengths.max(initial=0)), 8):
+            long = np.flatnonzero(lengths > byte)
+            differs = self.words[starts[long] + byte] ^ other.words[own[long] + byte]
+            same[long] &= differs & _keep(lengths[long] - byte) == 0
+        return same
+
+
+def _keep(left: Ints) -> Words:
+    """What masks the bytes of a word behind the first so many."""
+    return _KEEP[np.minimum(left, 8)]
+
+
+class IdIndex:
+    """Finds many strings among many, exactly: the highest bits of a hash say where its like begin in their order.
+
+    A block of rows goes through all steps at once, so that what one step has read is still in the processor's cache
+    for the next. Arrow's hash join takes twice as long among 200,000 strings and ten times as long among 2,000,000.
+
+    Args:
+        ids: string or large_string, without nulls; they may repeat.
+    """
+
+    def __init__(self, ids: Array) -> None:
+        hashes = hash_strings(ids)
+        order = np.argsort(hashes).astype(np.int32 if len(ids) < 2**31 else np.int64)
+        bits = len(ids).bit_length() + 2
+        self._shift = np.uint64(64 - bits)
+        counts = np.bincount((hashes[order] >> self._shift).view(np.int64), minlength=1 << bits)
+        self._first = np.append(0, np.cumsum(counts)).astype(order.dtype)
+        self._order = np.append(order, order[:1])  # the last buckets may begin behind the last id
+        self._type, self._ids = ids.type, _Texts(ids).part(0, len(ids))
+
+    def __len__(self) -> int:
+        return len(self._ids.starts)
+
+    def positions(self, column: Array) -> Ints:
+        """The position of each string, of a repeated one any; −1 where it isn't there or is null."""
+        out = np.full(len(column), -1, dtype=np.int64)
+        if not len(self):
+            return out
+        texts = _Texts(column if column.type == self._type else column.cast(self._type))
+        for at in range(0, len(column), _BLOCK):
+            self._find(texts.part(at, _BLOCK), out[at : at + _BLOCK])
+        if column.null_count:
+            out[~flags(column.is_valid())] = -1
+        return out
+
+    def _find(self, texts: _Part, out: Ints) -> None:
+        bucket = (texts.hashes() >> self._shift).view(np.int64)
+        spot = self._first[bucket]
+        at = self._order[spot]
+        same = texts.equal(slice(None), self._ids, at)
+        np.copyto(out, at, where=same)
+        rows = np.flatnonzero(~same)
+        spot, end = spot[rows] + 1, self._first[bucket[rows] + 1]
+        while len(rows):  # those that aren't the first of their bucket
+            on = np.flatnonzero(spot < end)
+            rows, spot, end = rows[on], spot[on], end[on]
+            at = self._order[spot]
+            same = texts.equal(rows, self._ids, at)
+            out[rows[same]] = at[same]
+            on = np.flatnonzero(~same)
+            rows, spot, end = rows[on], spot[on] + 1, end[on]
 
 
 class IdMap:

@@ -18,7 +18,7 @@ from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableRef
 from omnigraph.storage.uri import parse_root
 
-__all__ = ["missing_files", "write_fragments"]
+__all__ = ["drop_fragments", "missing_files", "write_fragments"]
 
 
 def write_fragments(
@@ -70,10 +70,22 @@ def missing_files(
     Args:
         forked: whether this is a branch's first write to the table: on an object store only such a one can lose files.
     """
-    name = lance_branch(branch)
-    folder = f"{location}/data" if name is None else f"{location}/tree/{name}/data"
-    paths = [file["path"] for text in fragments for file in json.loads(text)["files"]]
+    folder, paths = _paths(location, branch, fragments)
     if isinstance(store.files, LocalFiles):
         return [f"{folder}/{path}" for path in paths if not store.files.exists(f"{folder}/{path}")]
     there = set(store.files.list(folder)) if forked and paths else set(paths)
     return [f"{folder}/{path}" for path in paths if path not in there]
+
+
+def drop_fragments(store: Store, location: str, branch: str | None, fragments: Iterable[str]) -> None:
+    """Delete data files that no commit has named or will."""
+    folder, paths = _paths(location, branch, fragments)
+    for path in paths:
+        store.files.delete(f"{folder}/{path}")
+
+
+def _paths(location: str, branch: str | None, fragments: Iterable[str]) -> tuple[str, list[str]]:
+    """(folder of a table's data files, the files that the fragments name)."""
+    name = lance_branch(branch)
+    folder = f"{location}/data" if name is None else f"{location}/tree/{name}/data"
+    return folder, [file["path"] for text in fragments for file in json.loads(text)["files"]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -330,6 +330,13 @@ class Repository:
         from omnigraph.storage import fragments
 
         return fragments.write_fragments(self.uri, self.write_target(base, table_key), data, blobs=blobs)
+
+    def drop_fragments(self, base: Snapshot, table_key: str, files: Iterable[str]) -> None:
+        """Delete data files of `write_fragments` that no commit was asked to name."""
+        from omnigraph.storage import fragments
+
+        ref = base.ref(table_key)
+        fragments.drop_fragments(self.engine.store, ref.location, ref.branch, files)
 
     def build_indices(
         self,

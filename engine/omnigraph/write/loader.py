@@ -1,7 +1,8 @@
 """`load`: records from files, streams or tables into one commit (03 §3.2).
 
 One way for every source: typed batches → constraints of a row → spool → constraints of the whole, against the pinned
-snapshot → one `Repository.commit`. Nothing touches the graph's tables before every record has been judged.
+snapshot → one `Repository.commit`. Nothing is visible in the graph's tables before every record has been judged. Where
+no row can change or be left out afterwards, data files are written while the sources are read (`ahead`).
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from omnigraph.storage import (
     WriterKind,
     check_operation_id,
 )
-from omnigraph.storage.arrow import moving_schema
 from omnigraph.ulids import new_ulid
 from omnigraph.write import constraints
+from omnigraph.write.ahead import Ahead
 from omnigraph.write.blobs import BlobSpool, Tickets, blob_names
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed, refuse_repeated
@@ -43,12 +44,12 @@ from omnigraph.write.embedding import (
     unfilled,
     with_wanted,
 )
-from omnigraph.write.findings import FILE, OMITTED, ROW, Findings
+from omnigraph.write.findings import ROW, Findings
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.merge_rows import fold_repeats, merge_rows
 from omnigraph.write.pool import system_pool
 from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine, finish, finished, nothing_left
-from omnigraph.write.rows import Reading
+from omnigraph.write.rows import Reading, table_rows
 from omnigraph.write.sources import PACKED, Source, SourceFile, SourcePlan, plan_sources
 from omnigraph.write.spool import Spool
 
@@ -110,13 +111,14 @@ class LoadResult:
 
 @dataclass(slots=True)
 class Loaded:
-    """Rows of one table on their way into the commit, in `row_schema`."""
+    """Rows of one table on their way into the commit, in `row_schema`; of one written ahead what is to be judged."""
 
     entity: NodeType | EdgeType
     rows: pa.Table
     generated: bool  # every id was made by this load
     read: int  # records read, before repeats were folded
     known: Array | None = None  # merge: the ids that are committed already
+    unknown_ends: pa.Table | None = None  # the edges whose ends are to be judged; None: all
 
 
 def load(
@@ -175,6 +177,7 @@ def load(
     embedder = provider(embed, base.catalog.by_table_key.values())
     fills = embedder is not None
     merge = mode == "merge"
+    writes_ahead = not (merge or fills or missing or aside is not None)
     with (
         system_pool(),
         plan_sources(source, mapping, base.catalog, format=format) as plan,
@@ -183,24 +186,34 @@ def load(
         BlobSpool() as blobs,
     ):
         reading = Reading(base.catalog, operation, merge=merge, fills=fills, findings=findings, blobs=blobs)
+        ahead = (
+            spools.enter_context(Ahead(repository, base, plan.files, spool, FRAGMENT_ROWS)) if writes_ahead else None
+        )
         rows = done_bytes = 0
         generated: dict[str, bool] = {}
-        for file in plan.files:
+        for number, file in enumerate(plan.files, 1):
             for batch in plan.read(file, reading):
-                spool.append(batch.table_key, batch.rows)
-                generated[batch.table_key] = generated.get(batch.table_key, True) and batch.generated_ids
+                if ahead is not None and ahead.takes(batch.table_key):
+                    if findings:
+                        ahead.stop()
+                    ahead.take(batch)
+                else:
+                    spool.append(batch.table_key, batch.rows)
+                    generated[batch.table_key] = generated.get(batch.table_key, True) and batch.generated_ids
                 rows += batch.rows.num_rows
                 if aside is not None:
                     aside.watch(findings, plan)
                 if progress is not None:
                     progress(Progress(rows, done_bytes + _read_of(file, batch.rows), plan.size))
             done_bytes += file.size
+            if ahead is not None:
+                ahead.source_read(plan.files[number:])
             if progress is not None:
                 progress(Progress(rows, done_bytes, plan.size))
         loaded = {
-            e.table_key: _loaded(e, spool, generated[e.table_key])
+            e.table_key: _loaded(e, spool, generated, ahead)
             for e in _nodes_first(base.catalog)
-            if e.table_key in spool
+            if e.table_key in generated or (ahead is not None and e.table_key in ahead)
         }
         made = 0
         if aside is not None:
@@ -216,7 +229,9 @@ def load(
         with finished(aside, plan, reading):
             if not loaded:
                 return LoadResult((), None, branch, operation_id=operation, quarantined=put_aside)
-            commit = _committed(repository, base, loaded, mode, blobs, branch, missing, operation, actor, expect_head)
+            commit = _committed(
+                repository, base, loaded, mode, blobs, branch, missing, operation, actor, expect_head, ahead
+            )
         lacking = tuple(
             (f"{item.entity.name}.{prop.name}", n)
             for item in loaded.values()
@@ -244,10 +259,16 @@ def _committed(
     operation: str,
     actor: str | None,
     expect_head: str | None,
+    ahead: Ahead | None,
 ) -> CommitInfo:
     """The judged rows as one commit, on a new branch where it is missing."""
     with _forked(repository, branch, base, actor) if missing else nullcontext(base) as base:
-        changes = tuple(change_of(repository, base, item, mode, blobs) for item in loaded.values())
+        changes = tuple(
+            ahead.change(key, overwrite=mode == "overwrite")
+            if ahead is not None and key in ahead
+            else change_of(repository, base, item, mode, blobs)
+            for key, item in loaded.items()
+        )
         staging = Staging(
             branch=branch,
             kind=WriterKind.LOAD,
@@ -332,9 +353,13 @@ def _nodes_first(catalog: Catalog) -> Iterator[NodeType | EdgeType]:
     yield from catalog.edges.values()
 
 
-def _loaded(entity: NodeType | EdgeType, spool: Spool, generated: bool) -> Loaded:
-    rows = spool.table(entity.table_key)
-    return Loaded(entity, rows, generated, rows.num_rows)
+def _loaded(entity: NodeType | EdgeType, spool: Spool, generated: dict[str, bool], ahead: Ahead | None) -> Loaded:
+    key = entity.table_key
+    if ahead is not None and key in ahead:
+        table = ahead[key]
+        return Loaded(entity, ahead.rows(key), table.generated, table.read, unknown_ends=ahead.unknown_ends(key))
+    rows = spool.table(key)
+    return Loaded(entity, rows, generated[key], rows.num_rows)
 
 
 def reads_of(catalog: Catalog, table_keys: Collection[str], mode: Mode) -> frozenset[str]:
@@ -376,7 +401,8 @@ def judge(
             _unique(committed, item, parts, findings)
     for item in loaded.values():
         if isinstance(item.entity, EdgeType):
-            _endpoints(committed, item.entity, item.rows, loaded, findings)
+            rows = item.rows if item.unknown_ends is None else item.unknown_ends
+            _endpoints(committed, item.entity, rows, loaded, findings)
             _cardinality(committed, item.entity, item, loaded if mode == "overwrite" else {}, findings)
     if mode == "overwrite":
         _dangling(committed, base.catalog, loaded, findings)
@@ -462,13 +488,6 @@ def _dangling(committed: Committed, catalog: Catalog, loaded: dict[str, Loaded],
 
 
 # ---- into the commit ------------------------------------------------------------------------------------------------
-
-
-def table_rows(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
-    """Judged rows with the table's columns, Blobs as tickets, without the columns that only travelled along."""
-    extra = [n for n in rows.schema.names if n in (FILE, ROW) or n.startswith(OMITTED)]
-    schema = moving_schema(entity)
-    return rows.drop_columns(extra).select(schema.names).cast(schema)
 
 
 def change_of(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, Chunked, Scalar, pc
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property, Type
-from omnigraph.storage.arrow import arrow_type
+from omnigraph.storage.arrow import arrow_type, moving_schema
 from omnigraph.write.blobs import BlobSpool, blob_problem
 from omnigraph.write.columns import Cast, cast_column, nulls_of, values_column
 from omnigraph.write.constraints import check_values
@@ -37,8 +37,11 @@ __all__ = [
     "endpoint",
     "key_parts",
     "row_schema",
+    "table_rows",
     "value_text",
 ]
+
+_Rows = TypeVar("_Rows", pa.RecordBatch, pa.Table)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,13 @@ def row_schema(entity: NodeType | EdgeType, *, merge: bool, fills: bool = False)
     elif fills:
         fields += [pa.field(OMITTED + prop.name, pa.bool_()) for prop in made_vectors(entity)]
     return pa.schema(fields)
+
+
+def table_rows(entity: NodeType | EdgeType, rows: _Rows) -> _Rows:
+    """Judged rows with the table's columns, Blobs as tickets, without the columns that only travelled along."""
+    extra = [n for n in rows.schema.names if n in (FILE, ROW) or n.startswith(OMITTED)]
+    schema = moving_schema(entity)
+    return rows.drop_columns(extra).select(schema.names).cast(schema)
 
 
 def default_column(prop: Property, n: int) -> Array:

@@ -24,7 +24,7 @@ from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint,
 
 __all__ = ["BATCH_ROWS", "mapped_batches", "mapped_csv", "read_table", "read_tabular", "typed_rows"]
 
-BATCH_ROWS = 128 * 1024
+BATCH_ROWS = 64 * 1024  # columns of so many rows are small enough that their memory is used again
 _BUFFER_BYTES = 1 << 20
 
 
