@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -14,8 +15,8 @@ from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.findings import BadRecord
 from omnigraph.write.mapping import SourceMapping, bind_columns
-from omnigraph.write.ndjson import Lines, blocks, json_type, parse_lines, split_lines
-from omnigraph.write.rows import Reading, TypedBatch, key_parts
+from omnigraph.write.ndjson import Lines, blocks, json_type, json_value, parse_lines, split_lines, value_of
+from omnigraph.write.rows import Reading, TypedBatch, key_parts, short
 from omnigraph.write.tabular import require_entity, typed_rows
 
 __all__ = ["read_flat"]
@@ -37,13 +38,13 @@ def read_flat(
         BadRequest: a member of a record is neither mapped nor ignored.
     """
     entity = require_entity(source, reading)
-    schema = _schema(source, entity, reading)
+    kinds = _kinds(source, entity, reading)
     needed = {*source.from_, *source.to, *([source.id] if source.id else []), *(_column(source, k) for k in entity.key)}
     for block, offset in blocks(stream, start, end, label):
         lines = split_lines(block, offset)
         if len(lines.text) == 0:
             continue
-        table, lines, others = _table(lines, schema, source, entity, reading, file)
+        table, lines, others = _table(lines, kinds, source, entity, reading, file)
         if table is None:
             continue
         omitted: dict[str, Array] = {}
@@ -66,29 +67,35 @@ def _column(source: SourceMapping, name: str) -> str:
     return source.columns.get(name, name)
 
 
-def _schema(source: SourceMapping, entity: NodeType | EdgeType, reading: Reading) -> pa.Schema:
-    """The columns that the mapping wants, as JSON writes their types."""
-    fields: dict[str, pa.DataType] = {}
+def _kinds(source: SourceMapping, entity: NodeType | EdgeType, reading: Reading) -> dict[str, Type]:
+    """The columns that the mapping wants, with the types of what they are for."""
+    kinds: dict[str, Type] = {}
     for prop in entity.properties.values():
         name = _column(source, prop.name)
         if prop.name not in source.constants and (prop.name in source.columns or name not in source.ignore):
-            fields[name] = json_type(prop.type)
+            kinds[name] = prop.type
     if isinstance(entity, EdgeType):
         for columns, node in ((source.from_, entity.source), (source.to, entity.target)):
             for name, kind in zip(columns, key_parts(reading.catalog.nodes[node]), strict=True):
-                fields.setdefault(name, json_type(kind))
+                kinds.setdefault(name, kind)
     if source.id is not None:
-        fields.setdefault(source.id, json_type(Type("String")))
-    return pa.schema(list(fields.items()))
+        kinds.setdefault(source.id, Type("String"))
+    return kinds
 
 
 def _table(
-    lines: Lines, schema: pa.Schema, source: SourceMapping, entity: NodeType | EdgeType, reading: Reading, file: int
+    lines: Lines,
+    kinds: Mapping[str, Type],
+    source: SourceMapping,
+    entity: NodeType | EdgeType,
+    reading: Reading,
+    file: int,
 ) -> tuple[pa.Table | None, Lines, set[str]]:
     """The columns of the lines, the lines they are of, and members that aren't among them.
 
     Lines that aren't one record of these types are findings.
     """
+    schema = pa.schema([(name, json_type(kind)) for name, kind in kinds.items()])
     unexpected: Any = "ignore" if "*" in source.ignore else "infer"
     if lines.plain:
         try:
@@ -97,34 +104,49 @@ def _table(
                 return table, lines, set()
         except pa.ArrowInvalid:
             pass  # said line by line
-    good, members = _good_lines(lines, schema, entity, reading, file)
-    if len(good.text) == 0:
-        return None, good, set()
-    return parse_lines(good.stream(), schema, "ignore"), good, members - set(schema.names)
+    return _by_value(lines, kinds, schema, source, entity, reading, file)
 
 
-def _good_lines(
-    lines: Lines, schema: pa.Schema, entity: NodeType | EdgeType, reading: Reading, file: int
-) -> tuple[Lines, set[str]]:
-    """The lines that are one record each, and the names of all their members."""
-    good, members = [], set[str]()
+def _by_value(
+    lines: Lines,
+    kinds: Mapping[str, Type],
+    schema: pa.Schema,
+    source: SourceMapping,
+    entity: NodeType | EdgeType,
+    reading: Reading,
+    file: int,
+) -> tuple[pa.Table | None, Lines, set[str]]:
+    """The same of lines that Arrow refuses together: some may hold 64-bit integers as texts, and some be wrong."""
+    good, members, nulls = [], set[str](), frozenset(source.nulls or ())
+    columns: dict[str, list[Any]] = {name: [] for name in kinds}
     for i, line in enumerate(lines.text.to_pylist()):
-        kind, message = "syntax", None
-        try:
-            value = json.loads(line.decode("utf-8").removeprefix("\ufeff"))
-            if isinstance(value, dict):
-                kind = "type"
-                members |= value.keys()
-                parse_lines(line.removeprefix(b"\xef\xbb\xbf"), schema, "ignore")
-            else:
-                message = "a record is one object, its members are columns"
-        except pa.ArrowInvalid as error:
-            message = str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")
-        except (ValueError, RecursionError) as error:
-            message = f"not one JSON record: {error}"
-        if message is None:
-            good.append(i)
-        else:
-            at = int(lines.offsets[i])
+
+        def refuse(kind: str, message: str, at: int = int(lines.offsets[i])) -> None:
             reading.findings.add(BadRecord(kind, message, entity.table_key, file=file, row=at))
-    return lines.take(np.array(good, dtype=np.int64)), members
+
+        try:
+            record = json_value(line)
+        except ValueError as error:
+            refuse("syntax", str(error))
+            continue
+        if not isinstance(record, dict):
+            refuse("syntax", "a record is one object, its members are columns")
+            continue
+        members |= record.keys()
+        row: dict[str, Any] = {}
+        for name, kind in kinds.items():
+            value = record.get(name)
+            try:
+                row[name] = None if value is None or (type(value) is str and value in nulls) else value_of(value, kind)
+            except ValueError:
+                shown = short(json.dumps(value, ensure_ascii=False))
+                refuse("type", f"{name}: {shown} is not {replace(kind, nullable=False)}")
+        if len(row) == len(kinds):
+            good.append(i)
+            for name, value in row.items():
+                columns[name].append(value)
+    part = lines.take(np.array(good, dtype=np.int64))
+    if not good:
+        return None, part, set()
+    table = pa.table([pa.array(columns[field.name], field.type) for field in schema], schema=schema)
+    return table, part, members - set(schema.names)

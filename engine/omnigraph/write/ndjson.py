@@ -33,7 +33,17 @@ from omnigraph.write.columns import Cast
 from omnigraph.write.findings import BadRecord, Findings
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, key_parts
 
-__all__ = ["BLOCK_BYTES", "Lines", "blocks", "json_type", "parse_lines", "read_ndjson", "split_lines"]
+__all__ = [
+    "BLOCK_BYTES",
+    "Lines",
+    "blocks",
+    "json_type",
+    "json_value",
+    "parse_lines",
+    "read_ndjson",
+    "split_lines",
+    "value_of",
+]
 
 BLOCK_BYTES = 8 << 20
 LINE_MAX_BYTES = 1 << 30
@@ -412,23 +422,9 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
         reading.findings.add(BadRecord(kind, message, file=file, row=at))
 
     try:
-        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"), parse_constant=_no_number)
-        if b"\\u" in line:
-            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-    except UnicodeDecodeError as error:
-        refuse("syntax", f"not UTF-8 at byte {error.start + 1} of the line")
-        return None
-    except UnicodeEncodeError:
-        refuse("syntax", "holds half of a surrogate pair (\\ud800 to \\udfff), which is no text")
-        return None
-    except json.JSONDecodeError as error:
-        refuse("syntax", f"not one JSON record: {error.msg} at column {error.colno}{_layout(line)}")
-        return None
-    except RecursionError:
-        refuse("syntax", "not one JSON record: nested too deeply")
-        return None
+        value = json_value(line)
     except ValueError as error:
-        refuse("syntax", f"not one JSON record: {error}")
+        refuse("syntax", str(error))
         return None
     if not isinstance(value, dict):
         refuse("syntax", f'a record is an object with "type" or "edge", not {_kind(value)}{_layout(line)}')
@@ -470,6 +466,29 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
     return entity, value
 
 
+def json_value(line: bytes) -> Any:
+    """What a line holds.
+
+    Raises:
+        ValueError: it isn't one JSON value of UTF-8; its words say why.
+    """
+    try:
+        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"), parse_constant=_no_number)
+        if b"\\u" in line:
+            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start + 1} of the line") from error
+    except UnicodeEncodeError as error:
+        raise ValueError("holds half of a surrogate pair (\\ud800 to \\udfff), which is no text") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not one JSON record: {error.msg} at column {error.colno}{_layout(line)}") from error
+    except RecursionError as error:
+        raise ValueError("not one JSON record: nested too deeply") from error
+    except ValueError as error:
+        raise ValueError(f"not one JSON record: {error}") from error
+    return value
+
+
 def _from_records(
     entity: NodeType | EdgeType,
     lines: Lines,
@@ -488,7 +507,7 @@ def _from_records(
         out, wrong = [], np.zeros(n, dtype=bool)
         for i, value in enumerate(values):
             try:
-                out.append(None if value is None else _value(value, kind))
+                out.append(None if value is None else value_of(value, kind))
             except ValueError:
                 out.append(None)
                 wrong[i] = True
@@ -533,7 +552,7 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no JSON number")
 
 
-def _value(value: Any, kind: Type | None) -> Any:
+def value_of(value: Any, kind: Type | None) -> Any:
     """A JSON value in the form of `json_type`; without a type, a composite key's parts as texts.
 
     Raises:
@@ -547,7 +566,7 @@ def _value(value: Any, kind: Type | None) -> Any:
         if not isinstance(value, list):
             raise ValueError
         element = Type("F64") if kind.base == "Vector" else Type(kind.base, enum=kind.enum)
-        out = [_value(v, element) for v in value]
+        out = [value_of(v, element) for v in value]
         if kind.base == "Vector" and len(out) != kind.dim:
             raise ValueError
         return out

@@ -37,6 +37,7 @@ __all__ = [
     "endpoint",
     "key_parts",
     "row_schema",
+    "short",
     "table_rows",
     "value_text",
 ]
@@ -249,7 +250,7 @@ def _report_type(findings: Findings, key: str, origin: pa.RecordBatch, bad: Arra
             if it.form is not None
             else str(replace(prop.type, nullable=False))
         )
-        return f"{prop.name}: {_short(value)} is not {wanted}"
+        return f"{prop.name}: {short(value)} is not {wanted}"
 
     findings.add_rows("type", key, numbered, bad, text, property=prop.name)
 
@@ -264,12 +265,12 @@ def _report_end(
         missing = pc.and_(missing, pc.invert(cast.bad))
 
         def text(row: dict[str, Any]) -> str:
-            return f"{word}: {_short(show(row['at']))} is no key of the node"
+            return f"{word}: {short(show(row['at']))} is no key of the node"
 
         findings.add_rows("type", key, numbered, cast.bad, text, property=word)
     if cast.column.null_count:
         findings.add_rows("endpoint", key, numbered, missing, lambda row: f"{word} is missing", property=word)
 
 
-def _short(text: str, limit: int = 80) -> str:
+def short(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"

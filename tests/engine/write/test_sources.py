@@ -511,6 +511,37 @@ def test_flat_ndjson_tells_what_is_left_out_from_null(tmp_path: Path) -> None:
     assert [r["status"] for r in rows["node:Person"]] == ["active"] * 2
 
 
+def test_flat_ndjson_takes_what_records_take(tmp_path: Path) -> None:
+    """64-bit integers as texts beside numbers, as the product's own JSON has them; a wrong value is named as there."""
+    catalog = compile_schema("node P { k: I64 @key  u: U64?  d: Date?  us: [U64]?  f: F64? }")
+    lines = [
+        '{"k": 1, "u": 7, "us": [1], "f": 2}',
+        '{"k": "-9223372036854775808", "u": "18446744073709551615", "us": ["18446744073709551615", 1]}',
+        '{"k": 2.0, "u": "-", "d": "2020-02-29"}',
+        '{"k": "x", "u": -1, "f": "1"}',
+        '{"k": 3, "f": NaN}',
+        '{"k": 4, "u": "18446744073709551616"}',
+    ]
+    (tmp_path / "p.ndjson").write_text("\n".join(lines))
+    mapping = Mapping.parse('sources: [{path: p.ndjson, node: P, nulls: ["-"]}]', base=tmp_path)
+    reading = Reading(catalog, OPERATION)
+    with plan_sources(None, mapping, catalog) as plan:
+        (batch,) = plan.read(plan.files[0], reading)
+    rows = batch.rows.to_pylist()
+    assert [(r["k"], r["u"], r["us"], r["f"]) for r in rows] == [
+        (1, 7, [1], 2.0),
+        (-(2**63), 2**64 - 1, [2**64 - 1, 1], None),
+        (2, None, None, None),
+    ]
+    assert sorted(found.message for found in reading.findings.shown) == [
+        'f: "1" is not F64',
+        'k: "x" is not I64',
+        "not one JSON record: NaN is no JSON number",
+        'u: "18446744073709551616" is not U64',
+        "u: -1 is not U64",
+    ]
+
+
 def test_flat_ndjson_edges_and_splits(tmp_path: Path) -> None:
     path = tmp_path / "e.ndjson"
     path.write_text("".join(f'{{"a": "x{i}", "b": 3, "to_a": "y", "to_b": {i}, "n": {i}}}\n' for i in range(50)))
