@@ -10,6 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import field
 from types import TracebackType
@@ -68,6 +69,7 @@ class Ahead:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ends.close()
         for key, table in self._tables.items():
             fragments = table.writer.ended() if table.writer is not None else ()
             if not self._kept:
@@ -203,6 +205,7 @@ class _Ends:
         self._ids: dict[str, list[Array]] = {n: [] for e in catalog.edges.values() for n in (e.source, e.target)}
         self._count = dict.fromkeys(self._ids, 0)
         self._index: dict[str, IdIndex] = {}
+        self._pool = ThreadPoolExecutor(2)
 
     def add(self, node: NodeType, ids: Array) -> None:
         if node.name in self._ids:
@@ -211,18 +214,20 @@ class _Ends:
 
     def unknown(self, edge: EdgeType, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Which edges have an end that isn't known to be there."""
-        unknown: npt.NDArray[np.bool_] = ~self._among(edge.source, rows.column("src"))
-        unknown |= ~self._among(edge.target, rows.column("dst"))
+        ends = ((self._known(edge.source), rows.column("src")), (self._known(edge.target), rows.column("dst")))
+        source, target = self._pool.map(lambda end: end[0].positions(end[1]), ends)
+        unknown: npt.NDArray[np.bool_] = (source < 0) | (target < 0)
         return unknown
 
-    def _among(self, node: str, ids: Array) -> npt.NDArray[np.bool_]:
-        if not self._count[node]:
-            return np.zeros(len(ids), dtype=bool)
+    def _known(self, node: str) -> IdIndex:
         index = self._index.get(node)
         if index is None or self._count[node] > 2 * len(index):  # nodes and edges in turn: it is made a few times only
-            index = self._index[node] = IdIndex(pa.concat_arrays(self._ids[node]).drop_null())
-        found: npt.NDArray[np.bool_] = index.positions(ids) >= 0
-        return found
+            ids = [pa.array([], pa.string()), *self._ids[node]]
+            index = self._index[node] = IdIndex(pa.concat_arrays(ids).drop_null())
+        return index
+
+    def close(self) -> None:
+        self._pool.shutdown()
 
 
 class _Writer:
