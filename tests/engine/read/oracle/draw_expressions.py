@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.engine.read.oracle import expressions as m
 from tests.engine.read.oracle.expressions import E
-from tests.engine.read.oracle.graphs import DAY, MOMENT, Prop, Schema
+from tests.engine.read.oracle.graphs import DAY, FIRST, MOMENT, Prop, Schema
 from tests.engine.read.oracle.meaning import Block, counted, exists
 
 __all__ = ["KIND", "PARAM", "SCALARS", "SEARCHES", "Expressions", "kind_of", "shown"]
@@ -26,7 +26,8 @@ PARAM = {
 LITERALS: dict[str, list[Any]] = {
     "int": [0, 1, 2, 3, 7, -1, -2, 2**53 + 1, 2**62], "unsigned": [0, 1, 5, 2**63 + 1],
     "float": [0.0, 0.25, -1.5, 2.0, 9007199254740992.0], "bool": [True, False], "enum": ["x", "y", "z-1"],
-    "date": [DAY, DAY + dt.timedelta(1), dt.date(1969, 12, 31)], "time": [MOMENT, MOMENT + dt.timedelta(days=3)],
+    "date": [DAY, DAY + dt.timedelta(1), dt.date(1969, 12, 31), dt.date.max],
+    "time": [MOMENT, MOMENT + dt.timedelta(days=3), FIRST],
     "text": ["", "a", "b", "ab", "é", "A%", "o'x", " ", "12", "zebra"],
 }  # fmt: skip
 SEARCHES = [
@@ -43,7 +44,7 @@ def kind_of(prop: Prop) -> str:
 
 def shown(value: Any) -> str:
     if isinstance(value, dt.datetime):
-        return f'datetime("{value.strftime("%Y-%m-%dT%H:%M:%S")}.{value.microsecond // 1000:03}Z")'
+        return f'datetime("{value.isoformat(timespec="milliseconds").removesuffix("+00:00")}Z")'
     if isinstance(value, dt.date):
         return f'date("{value.isoformat()}")'
     if isinstance(value, list):

@@ -6,6 +6,7 @@ dictionaries, None where an optional block found nothing, a path as (node ids, e
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import math
 import re
@@ -227,7 +228,7 @@ def _to_string(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dt.datetime):
-        return value.strftime("%Y-%m-%dT%H:%M:%S") + f".{value.microsecond // 1000:03}Z"
+        return value.isoformat(timespec="milliseconds").removesuffix("+00:00") + "Z"
     return value.isoformat() if isinstance(value, dt.date) else str(value)
 
 
@@ -260,8 +261,7 @@ def _add_months(value: dt.date, months: int) -> dt.date:
     year, month = divmod(value.year * 12 + value.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise Bad
-    after = dt.date(year + month // 11, (month + 1) % 12 + 1, 1) if year < 9999 else dt.date(9999, 12, 31)
-    last = (after - dt.timedelta(1)).day if year < 9999 else 31
+    last = calendar.monthrange(year, month + 1)[1]
     return value.replace(year=year, month=month + 1, day=min(value.day, last))
 
 

@@ -20,21 +20,23 @@ Graph = dict[str, dict[str, Row]]
 
 DAY = dt.date(2020, 2, 28)
 MOMENT = dt.datetime(2020, 1, 1, 12, 30, 0, 5000, tzinfo=dt.UTC)
+FIRST = dt.datetime.min.replace(tzinfo=dt.UTC)
+LAST = dt.datetime.max.replace(tzinfo=dt.UTC, microsecond=999_000)
 VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [-1, 0, 2], [0, 0, -1], [3, 1, 2]]
 QUERY_VECTORS = [[1, 0, 0], [1, 2, 3], [-1, 1, 0]]
 """No two stored vectors are equally far from one of these but for equal sums of products: ties are exact or none."""
 
 POOLS: dict[str, list[Any]] = {
     "I32": [-2, 0, 1, 2, 3, 3, 2**31 - 1],
-    "I64": [-(2**60), -1, 0, 1, 2, 2**53 + 1, 2**62, 2**62],
+    "I64": [-(2**63), -(2**60), -1, 0, 1, 2, 2**53 + 1, 2**62, 2**62],
     "U32": [0, 1, 2, 2**32 - 1],
-    "U64": [0, 1, 5, 2**63 + 1],
+    "U64": [0, 1, 5, 2**63 + 1, 2**64 - 1],
     "F32": [-1.5, 0.0, 0.25, 2.0],
     "F64": [-2.5, -0.0, 0.0, 0.5, 3.0],
     "Bool": [True, False],
-    "Date": [DAY, DAY + dt.timedelta(1), DAY + dt.timedelta(400), dt.date(1969, 12, 31)],
-    "DateTime": [MOMENT, MOMENT + dt.timedelta(milliseconds=1), MOMENT + dt.timedelta(days=40, hours=9)],
-    "String": ["", "a", "b", "ab", "é", "A%", "x y", "o'x", "12", "zebra", " a "],
+    "Date": [DAY, DAY + dt.timedelta(1), DAY + dt.timedelta(400), dt.date(1969, 12, 31), dt.date.min, dt.date.max],
+    "DateTime": [MOMENT, MOMENT + dt.timedelta(milliseconds=1), MOMENT + dt.timedelta(days=40, hours=9), FIRST, LAST],
+    "String": ["", "a", "b", "ab", "é", "A%", "x y", "o'x", "12", "zebra", " a ", "😀", "e\u0301", "\0z", "a\nb", "ﬁ"],
     "enum(x, y, z-1)": ["x", "y", "z-1"],
     "text": [
         "Red fox",
@@ -48,6 +50,7 @@ POOLS: dict[str, list[Any]] = {
         "lone wolf",
         "İ grey wolf",
         "cafe\u0301 wolf, red",
+        "😀 ﬁsh, fox\0red",
     ],
     "Vector(3)": VECTORS,
 }
@@ -207,7 +210,8 @@ def _numbered(value: Any, number: int) -> Any:
     """Another value for another number; itself for 0."""
     if isinstance(value, str):
         return value + str(number) if number else value
-    return value + (dt.timedelta(1000 * number) if isinstance(value, dt.date) else number * 10)
+    more = dt.timedelta(1000 * number) if isinstance(value, dt.date) else number * 10
+    return value - more if value == dt.date.max else value + more
 
 
 def start(schema: Schema, seed: int, sizes: list[int]) -> Graph:
