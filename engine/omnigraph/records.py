@@ -55,12 +55,63 @@ def _with_methods(cls: Any, *, frozen: bool, slots: bool, eq: bool, repr: bool) 
     return cls
 
 
+_BY_HAND = 20
+"""Objects of a class made before its `__init__` is compiled, which takes as long as to make so many by hand."""
+
+_set = object.__setattr__
+
+
 def _first_init(cls: Any, frozen: bool) -> Callable[..., None]:
+    made = 0
+    parts: list[_Part] = []
+
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        cls.__init__ = _compiled_init(cls, frozen)
-        cls.__init__(self, *args, **kwargs)
+        nonlocal made
+        made += 1
+        if made == 1:
+            parts.extend(_parts(cls))
+        if made > _BY_HAND or not _fill(self, parts, args, kwargs):
+            cls.__init__ = _compiled_init(cls, frozen)  # says what is wrong, if something is
+            cls.__init__(self, *args, **kwargs)
+        elif hasattr(cls, "__post_init__"):
+            self.__post_init__()
 
     return __init__
+
+
+_Part = tuple[str, bool, Any, Any]
+"""A field's name, whether it is a parameter, its default and what makes its default."""
+
+
+def _parts(cls: Any) -> list[_Part]:
+    found = dataclasses.fields(cls)
+    if by_name := [f.name for f in found if f.kw_only]:
+        raise TypeError(f"{cls.__name__}: fields that are given by name only ({', '.join(by_name)}) are not made here")
+    return [(f.name, f.init, f.default, f.default_factory) for f in found]
+
+
+def _fill(self: Any, parts: list[_Part], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Set the fields as a compiled `__init__` would; False where the arguments aren't the parameters."""
+    given = iter(args)
+    left = len(args) + len(kwargs)
+    missing = dataclasses.MISSING
+    for name, parameter, default, factory in parts:
+        value = next(given, missing) if parameter else missing
+        if value is not missing:
+            left -= 1
+        elif parameter and name in kwargs:
+            value = kwargs[name]
+            left -= 1
+        elif default is not missing:
+            value = default
+        elif factory is not missing:
+            value = factory()
+        elif parameter:
+            return False
+        else:
+            continue
+        _set(self, name, value)
+    return left == 0
 
 
 def _compiled_init(cls: Any, frozen: bool) -> Callable[..., None]:
@@ -68,8 +119,6 @@ def _compiled_init(cls: Any, frozen: bool) -> Callable[..., None]:
     parameters, body = ["self"], []
     for f in dataclasses.fields(cls):
         value = f.name
-        if f.kw_only:
-            raise TypeError(f"{cls.__name__}.{f.name}: fields that are given by name only are not made here")
         if f.default_factory is not dataclasses.MISSING:
             names[f"_new_{f.name}"] = f.default_factory
             parameter = f"{f.name}=_omitted"

@@ -8,10 +8,13 @@ whoever calls it then parses again the long way to learn what is wrong.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeGuard, TypeVar
 
 __all__ = ["Driver", "Rule", "Tables", "Token", "callback_for", "is_token", "read_row"]
+
+_BETWEEN = r"(\s|\/\/[^\n]*\n|\/\*([^*]|\*(?!\/))*\*\/)".replace(r"[^\n]*\n", "[^\n]*\n")
+"""White space or a comment, as the grammars' expressions have it: a text without a comment gets simpler ones."""
 
 _IGNORED = re.compile(r"(?:[ \t\r\n\f\ufeff]+|//[^\n]*|/\*[\s\S]*?\*/)*")
 _Callback = Callable[[list[Any]], Any]
@@ -61,7 +64,8 @@ class Tables(NamedTuple):
     Args:
         grammar: SHA-256 of the grammar file.
         rules: all rules.
-        terminals: (kind, regular expression, how every text it matches begins): where several match, the first counts.
+        terminals: (kind, regular expression, lists of texts): where several match, the first counts. Of each list one
+            text is in every text that the expression matches in.
         rows: `kind:what` (kind, or a rule's name) for all that may follow, with blanks between them. What is done is a
             state to go to, or -1 - the number of a rule to apply. See `read_row`.
         states: each state's row.
@@ -70,7 +74,7 @@ class Tables(NamedTuple):
 
     grammar: str
     rules: list[list[Any]]
-    terminals: list[list[str]]
+    terminals: list[list[Any]]
     rows: list[str]
     states: list[int]
     end: int
@@ -122,6 +126,36 @@ def callback_for(callbacks: object) -> Callable[[Rule], _Callback]:
     return of
 
 
+class _Lexer:
+    """The expressions by which a text is cut into tokens, compiled when they are first needed."""
+
+    def __init__(self, terminals: list[list[Any]]) -> None:
+        self._terminals = terminals
+        self._anywhere: tuple[frozenset[str], re.Pattern[str]] | None = None
+        self._patterns: dict[int, re.Pattern[str]] = {}  # of the states that needed their own: few of some hundred
+
+    def at(self, state: int, row: Collection[str]) -> re.Pattern[str]:
+        """The terminals that may stand where the parser is in a state with this row."""
+        known = self._patterns.get(state)
+        if known is None:
+            known = self._patterns[state] = _pattern([t for t in self._terminals if t[0] in row])
+        return known
+
+    def anywhere_in(self, text: str) -> re.Pattern[str]:
+        """The terminals that may match something in a text: most need words or signs that most texts don't have, and to
+        compile a pattern without those takes a third of the time. The second text that needs others gets all."""
+        known = self._anywhere
+        if known is not None and len(known[0]) == len(self._terminals):
+            return known[1]
+        some = [t for t in self._terminals if all(any(one in text for one in need) for need in t[2])]
+        kinds = frozenset(kind for kind, _, _ in some)
+        if known is None:
+            known = self._anywhere = kinds, _pattern(some)
+        elif not kinds <= known[0]:
+            known = self._anywhere = frozenset(kind for kind, _, _ in self._terminals), _pattern(self._terminals)
+        return known[1]
+
+
 class Driver:
     """Parses by the tables of one grammar. Both grammars ignore the same white space and comments.
 
@@ -146,28 +180,8 @@ class Driver:
             return rule.size, rule.origin, callback_of(rule)
 
         self._rules = _AtFirstUse(applied)
-        self._terminals = tables.terminals
-        self._anywhere: tuple[frozenset[str], re.Pattern[str]] | None = None
-        self._patterns: dict[int, re.Pattern[str]] = {}  # of the states that needed their own: few of some hundred
-
-    def _pattern_of(self, state: int) -> re.Pattern[str]:
-        row = self._rows[state]
-        pattern = self._patterns[state] = _pattern([t for t in self._terminals if t[0] in row])
-        return pattern
-
-    def _anywhere_in(self, text: str) -> re.Pattern[str]:
-        """The terminals that may match something in a text: half of them begin with words that most texts don't have,
-        and to compile a pattern without those takes half the time. The second text that needs others gets all."""
-        known = self._anywhere
-        if known is not None and len(known[0]) == len(self._terminals):
-            return known[1]
-        some = [t for t in self._terminals if t[2] in text]
-        kinds = frozenset(kind for kind, _, _ in some)
-        if known is None:
-            known = self._anywhere = kinds, _pattern(some)
-        elif not kinds <= known[0]:
-            known = self._anywhere = frozenset(kind for kind, _, _ in self._terminals), _pattern(self._terminals)
-        return known[1]
+        self._plain = _Lexer([[kind, e.replace(_BETWEEN, r"\s"), need] for kind, e, need in tables.terminals])
+        self._commented = _Lexer(tables.terminals)
 
     def parse(self, text: str, start: int = 0, end: int | None = None) -> Any:
         """The AST of a stretch of the text, with places in the whole text.
@@ -175,8 +189,8 @@ class Driver:
         Raises:
             LookupError: the text isn't of the language; where and why is not known here.
         """
-        rows, rules, patterns = self._rows, self._rules, self._patterns
-        anywhere, ignored, make = self._anywhere_in(text).match, _IGNORED.match, self._token
+        rows, rules, lexer = self._rows, self._rules, self._commented if "//" in text or "/*" in text else self._plain
+        anywhere, ignored, make = lexer.anywhere_in(text).match, _IGNORED.match, self._token
         states: list[int] = [0]
         values: list[Any] = []
         state, position, length = 0, start, len(text) if end is None else end
@@ -192,7 +206,7 @@ class Driver:
                     raise LookupError
                 kind = found.lastgroup or ""
                 if kind not in rows[state]:
-                    found = (patterns.get(state) or self._pattern_of(state)).match(text, position, length)
+                    found = lexer.at(state, rows[state]).match(text, position, length)
                     if found is None:
                         raise LookupError
                     kind = found.lastgroup or ""
@@ -218,5 +232,5 @@ class Driver:
                     return value
 
 
-def _pattern(terminals: list[list[str]]) -> re.Pattern[str]:
+def _pattern(terminals: list[list[Any]]) -> re.Pattern[str]:
     return re.compile("|".join(f"(?P<{kind}>{expression})" for kind, expression, _ in terminals) or r"(?!)")

@@ -6,6 +6,7 @@ editors whatever else a text contains.
 
 from __future__ import annotations
 
+import itertools
 import re
 from bisect import bisect_right
 from functools import cached_property
@@ -38,7 +39,7 @@ class SourceText:
 
     @cached_property
     def _line_starts(self) -> list[int]:
-        return [0, *(m.end() for m in re.finditer("\n", self.text))]
+        return [0, *itertools.accumulate(len(line) + 1 for line in self.text.split("\n")[:-1])]
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column, both from 1, of a character offset."""
@@ -67,11 +68,9 @@ class SourceText:
         if len(self.text) > MAX_CHARACTERS:
             where = self.span(MAX_CHARACTERS, MAX_CHARACTERS + 1)
             return Diagnostic(code, f"longer than {MAX_CHARACTERS} characters", where, hint="split the file")
-        depth = run = 0
-        if self.text.count("(") + self.text.count("{") + self.text.count("[") <= MAX_NESTING and not re.search(
-            r"\b(?:not|case)\b|-\s*-", self.text
-        ):
+        if not self._may_nest():
             return None
+        depth = run = 0
         for match in _SKELETON.finditer(self.text):
             kind = match.lastgroup
             if kind == "open":
@@ -90,6 +89,14 @@ class SourceText:
                     hint="split the query or the list",
                 )
         return None
+
+    def _may_nest(self) -> bool:
+        """Whether the text has what nests in such numbers that it must be counted in its order."""
+        text = self.text
+        if text.count("(") + text.count("{") + text.count("[") > MAX_NESTING:
+            return True
+        words = "not" in text or "case" in text or text.count("-") > 1
+        return words and re.search(r"\b(?:not|case)\b|-\s*-", text) is not None
 
     def declarations(self, words: tuple[str, ...]) -> list[tuple[int, int]]:
         """Where top-level declarations begin and end, found without a grammar: at a declaring word outside brackets, or

@@ -75,20 +75,58 @@ def make_tables(text: str, grammar: Lark) -> Tables:
     return Tables(
         hashlib.sha256(text.encode()).hexdigest(),
         [list(_rule(rule)) for rule in rules],
-        [[t.name, t.pattern.to_regexp(), _begins(t.pattern.to_regexp())] for t in terminals],
+        [[t.name, t.pattern.to_regexp(), _needs(t.pattern.to_regexp())] for t in terminals],
         distinct,
         [distinct.index(row) for row in rows],
         order[table.end_states["start"]],
     )
 
 
-def _begins(expression: str) -> str:
-    """What every text that a regular expression matches begins with."""
+_CHOICES = 12
+"""A set of more characters than this isn't worth looking for in a text."""
+
+
+def _needs(expression: str) -> list[list[str]]:
+    """Texts of which one of each list is in every text that a regular expression matches somewhere."""
     read = _parser.parse(expression)
-    if read.state.flags & re.IGNORECASE:
-        return ""
-    letters = itertools.takewhile(lambda part: part[0] is _constants.LITERAL, read)
-    return "".join(chr(letter) for _, letter in letters)
+    return [] if read.state.flags & re.IGNORECASE else _needs_of(read)
+
+
+def _needs_of(parts: Any) -> list[list[str]]:
+    needs: list[list[str]] = []
+    for literal, group in itertools.groupby(parts, key=lambda part: part[0] is _constants.LITERAL):
+        if literal:
+            needs.append(["".join(chr(letter) for _, letter in group)])
+            continue
+        for kind, value in group:
+            match kind:
+                case _constants.IN:
+                    needs += _one_of_few(value)
+                case _constants.SUBPATTERN:
+                    needs += _needs_of(value[-1])
+                case _constants.MAX_REPEAT if value[0] > 0:
+                    needs += _needs_of(value[-1])
+                case _constants.ASSERT:
+                    needs += _needs_of(value[1])
+                case _constants.BRANCH:
+                    each = [_needs_of(branch) for branch in value[1]]
+                    if all(each):
+                        needs.append(sorted({text for need in each for text in min(need, key=len)}))
+    return needs
+
+
+def _one_of_few(parts: Any) -> list[list[str]]:
+    """What a set of characters needs: one of them, where they are few."""
+    letters: list[int] = []
+    for kind, value in parts:
+        match kind:
+            case _constants.LITERAL:
+                letters.append(value)
+            case _constants.RANGE if value[1] - value[0] < _CHOICES:
+                letters += range(value[0], value[1] + 1)
+            case _:
+                return []
+    return [[chr(letter) for letter in letters]] if len(letters) <= _CHOICES else []
 
 
 def _rule(rule: Any) -> Rule:

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from omnigraph.storage.repository import At, Repository
     from omnigraph.storage.schema_apply import SchemaChange
     from omnigraph.storage.snapshot import Snapshot
-    from omnigraph.storage.sweep import SweepReport
-    from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableChange, TableRef, WriterKind
+    from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, SweepReport, TableChange, TableRef, WriterKind
 
 __all__ = [
     "At",
@@ -84,11 +83,11 @@ __getattr__ = deferred(
         ),
         "schema_apply": ("SchemaChange",),
         "snapshot": ("Snapshot",),
-        "sweep": ("SweepReport",),
         "types": (
             "BranchInfo",
             "CommitInfo",
             "Staging",
+            "SweepReport",
             "TableChange",
             "TableRef",
             "WriterKind",

@@ -23,7 +23,7 @@ from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
 
-__all__ = ["CURRENT", "KEY", "STAMP", "check_known", "migrate", "refuse_unstable", "stamp_of"]
+__all__ = ["CURRENT", "KEY", "STAMP", "check_known", "is_current", "migrate", "refuse_unstable", "stamp_of"]
 
 CURRENT = 3
 STAMP = "omnigraph:internal_schema_version"
@@ -46,6 +46,11 @@ def check_known(manifest: lance.LanceDataset) -> None:
             code="format_too_new",
             details={"stamp": stamp, "known": CURRENT},
         )
+
+
+def is_current(manifest: lance.LanceDataset) -> bool:
+    """Whether `migrate` would leave it as it is."""
+    return stamp_of(manifest) == CURRENT and bool(manifest.has_stable_row_ids)
 
 
 def migrate(store: Store, manifest: lance.LanceDataset) -> None:

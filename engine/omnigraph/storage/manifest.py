@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import Internal, NotFound
 from omnigraph.records import dataclass
-from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, migrate
+from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, is_current, migrate
 from omnigraph.storage.layout import MAIN, MANIFEST, is_branch_path, lance_branch, table_path
 from omnigraph.storage.lineage import LISTINGS, branch_names, parent_of, ref_file
 from omnigraph.storage.store import Identity, Place, Store
@@ -209,14 +209,18 @@ def state_from_rows(
     tables = dict(base.tables) if base else {}
     locations = dict(base.locations) if base else {}
     head = base.head if base else None
-    order = pc.sort_indices(rows, sort_keys=[(_UPDATED, "ascending"), ("table_version", "ascending")])
-    rows = rows.take(order).combine_chunks()
-    kinds = rows["object_type"]
-    for row in rows.filter(pc.equal(kinds, pa.scalar("table"))).select(["table_key", "location"]).to_pylist():
-        locations[row["table_key"]] = row["location"]
-    versions = rows.filter(pc.is_in(kinds, value_set=pa.array(["table_version", "table_tombstone"])))
-    for row in versions.take(_last_of_each(versions["table_key"])).to_pylist():
-        key = row["table_key"]
+    last: dict[str, dict[str, Any]] = {}  # of each table, its version or tombstone
+    named: dict[str, Any] | None = None
+    listed = (rows if rows.num_rows <= _FEW else _newest(rows)).to_pylist()
+    for row in sorted(listed, key=lambda row: (row[_UPDATED] or 0, row["table_version"] or 0)):
+        match row["object_type"]:
+            case "table":
+                locations[row["table_key"]] = row["location"]
+            case "table_version" | "table_tombstone":
+                last[row["table_key"]] = row
+            case "graph_head":
+                named = row
+    for key, row in last.items():
         if row["object_type"] == "table_tombstone":
             tables.pop(key, None)
             continue
@@ -228,10 +232,8 @@ def state_from_rows(
             row_count=row["row_count"] or 0,
             stamp=json.loads(row["metadata"] or "{}").get("commit") or "",
         )
-    heads = rows.filter(pc.equal(kinds, pa.scalar("graph_head")))
-    if heads.num_rows:
-        last = heads.slice(heads.num_rows - 1).to_pylist()[0]
-        head = _commit_of(last["metadata"], last[_UPDATED])
+    if named is not None:
+        head = _commit_of(named["metadata"], named[_UPDATED])
     elif head is None or head.schema_hash is None:  # only the origin's commits name no schema
         head = no_head()
     if head is None:
@@ -242,15 +244,20 @@ def state_from_rows(
     return ManifestState(branch, version, tables, locations, head)
 
 
-def _last_of_each(keys: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    """Positions of the last occurrence of every value, ascending."""
-    if not len(keys):
-        return pa.array([], pa.int64())
-    encoded = keys.combine_chunks().dictionary_encode()
-    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
-    # numpy keeps the last of repeated assignments.
-    last[encoded.indices.to_numpy()] = np.arange(len(encoded))
-    return pa.array(np.sort(last).tolist(), pa.int64())  # the first numpy array given to Arrow imports `numpy.ma`
+_FEW = 500
+"""Above this many rows, those that a newer one replaces are left out by Arrow."""
+
+
+def _newest(rows: pa.Table) -> pa.Table:
+    """The rows but those of table versions that a later one of the same table replaces."""
+    order = pc.sort_indices(rows, sort_keys=[(_UPDATED, "ascending"), ("table_version", "ascending")])
+    rows = rows.take(order).combine_chunks()
+    states = pc.is_in(rows["object_type"], value_set=pa.array(["table_version", "table_tombstone"]))
+    versions = rows.filter(states)
+    keys = versions["table_key"].combine_chunks().dictionary_encode()
+    last = np.zeros(len(keys.dictionary), dtype=np.int64)
+    last[keys.indices.to_numpy()] = np.arange(len(keys))  # numpy keeps the last of repeated assignments
+    return pa.concat_tables([rows.filter(pc.invert(states)), versions.take(np.sort(last))])
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -284,6 +291,17 @@ class Manifest:
     _records: dict[str, bytes] = field(default_factory=dict)
     _prepared: set[str] = field(default_factory=set)
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def open(self) -> bool:
+        """Read the newest state of main. False: there is no manifest."""
+        dataset = self.store.latest_or_none(MANIFEST)
+        if dataset is None:
+            return False
+        check_known(dataset)
+        if is_current(dataset):
+            self._prepared.add(MAIN)
+        self.read(MAIN, dataset)
+        return True
 
     def handle(self, branch: str) -> lance.LanceDataset:
         """A fresh handle at the newest version of the branch. Raises NotFound for an unknown branch."""

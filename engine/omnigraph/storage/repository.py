@@ -11,11 +11,13 @@ from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound
 from omnigraph.points import split_point
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles
-from omnigraph.storage.layout import MAIN, MANIFEST, STAGING, check_operation_id, lance_branch
+from omnigraph.storage.layout import MAIN, STAGING, check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState
+from omnigraph.storage.schemas import compiling_beside
+from omnigraph.storage.settled import settled
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.travel import commit_at, find_commit, state_of
-from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, TableRef
+from omnigraph.storage.types import BranchInfo, CommitInfo, Staging, SweepReport, TableRef
 from omnigraph.storage.uri import parse_root
 
 # What only some verbs need is imported where they begin: most processes read, and begin sooner.
@@ -30,7 +32,6 @@ if TYPE_CHECKING:
     from omnigraph.storage.removal import Removed
     from omnigraph.storage.repair import Drift, RepairReport
     from omnigraph.storage.schema_apply import SchemaChange
-    from omnigraph.storage.sweep import SweepReport
 
 __all__ = ["At", "Repository"]
 
@@ -82,7 +83,9 @@ class Repository:
         engine = Engine.of(parse_root(uri), read_only=read_only)
         if os.path.isfile(engine.store.root.uri):
             raise NotFound(f"{engine.store.root.uri} is a file, and a graph is a folder", code="graph_not_found")
-        if engine.store.latest_or_none(MANIFEST) is None:
+        with compiling_beside(engine.store.files):
+            found = engine.manifest.open()
+        if not found:
             raise NotFound(
                 f"there is no graph at {engine.store.root.uri}: create one with `omnigraph init --schema FILE "
                 f"{engine.store.root.uri}`",
@@ -392,11 +395,13 @@ class Repository:
 
     def sweep(self, mode: Literal["full", "forward"] = "full") -> SweepReport:
         """Settle what dead writers left. See `omnigraph.storage.sweep.sweep`."""
-        from omnigraph.storage.sweep import sweep
-
         if mode not in ("full", "forward"):
             raise BadRequest(f"a recovery is 'full' or 'forward', not {mode!r}")
         self._writable()
+        if settled(self.engine, mode):
+            return SweepReport()
+        from omnigraph.storage.sweep import sweep
+
         return sweep(self.engine, mode)
 
     def repair(

@@ -11,6 +11,9 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from omnigraph.errors import Internal
 from omnigraph.schema.catalog import Catalog
@@ -20,7 +23,9 @@ from omnigraph.storage.layout import ir_file, schema_file
 
 __all__ = [
     "clear_staged",
+    "compiling_beside",
     "copies_current",
+    "copies_follow",
     "load_catalog",
     "load_ir",
     "remember",
@@ -69,6 +74,31 @@ def load_catalog(files: Files, schema_hash: str) -> Catalog:
     return catalog
 
 
+@contextmanager
+def compiling_beside(files: Files) -> Iterator[None]:
+    """Compile the copy of main's schema in a thread meanwhile: the authority's text is found by the same hash.
+
+    Whatever is wrong with the copy is left to those who read the authority.
+    """
+
+    def compile_copy() -> None:
+        with suppress(Exception):
+            source = files.read(_SOURCE)
+            with _lock:
+                known = hashlib.sha256(source).hexdigest() in _catalogs
+            if not known:
+                from omnigraph.schema import compile_schema
+
+                remember(compile_schema(source.decode()))
+
+    thread = threading.Thread(target=compile_copy, name="omnigraph-schema", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+
+
 def load_ir(files: Files, catalog: Catalog, identity: str | None) -> SchemaIR:
     """The ids of a schema's types and properties.
 
@@ -114,12 +144,15 @@ def write_schema(files: Files, catalog: Catalog, ir: SchemaIR | None = None) -> 
 
 def _copies(catalog: Catalog, ir: SchemaIR) -> dict[str, bytes]:
     """The state comes last, so that it speaks for the others."""
-    state = {"format_version": 2, "schema_hash": catalog.hash, "schema_ir_hash": f"sha256:{ir.identity}"}
     return {
         _SOURCE: catalog.source.encode(),
         _IR: ir.to_json().encode(),
-        _STATE: json.dumps(state, sort_keys=True, indent=1).encode(),
+        _STATE: json.dumps(_state(catalog.hash, ir.identity), sort_keys=True, indent=1).encode(),
     }
+
+
+def _state(schema_hash: str, identity: str) -> dict[str, Any]:
+    return {"format_version": 2, "schema_hash": schema_hash, "schema_ir_hash": f"sha256:{identity}"}
 
 
 def write_copies(files: Files, catalog: Catalog, ir: SchemaIR) -> None:
@@ -128,13 +161,20 @@ def write_copies(files: Files, catalog: Catalog, ir: SchemaIR) -> None:
         files.write(name, content)
 
 
+def copies_follow(files: Files, schema_hash: str | None, identity: str | None) -> bool:
+    """Whether the copies are known to follow a head row; False too where it takes more than their state to tell."""
+    if schema_hash is None or identity is None or not files.exists(_STATE):
+        return False
+    return bool(json.loads(files.read(_STATE)) == _state(schema_hash, identity))
+
+
 def copies_current(files: Files, catalog: Catalog, ir: SchemaIR) -> bool:
     """Whether the copies follow this schema. Those of another maker are left as they are while they do."""
     if not files.exists(_STATE):
         return False
     state = json.loads(files.read(_STATE))
     if isinstance(state, dict) and "schema_hash" in state:
-        return bool(state == json.loads(_copies(catalog, ir)[_STATE]))
+        return bool(state == _state(catalog.hash, ir.identity))
     return files.exists(_SOURCE) and hashlib.sha256(files.read(_SOURCE)).hexdigest() == catalog.hash
 
 

@@ -6,13 +6,12 @@ import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Any
 
 import lance
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError, RecoveryPending
-from omnigraph.records import dataclass
 from omnigraph.storage.drift import mark_of, neutral, neutral_upto
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.files import LocalFiles, clear_dead_folders
@@ -24,14 +23,13 @@ from omnigraph.storage.schema_settle import drop_lock, finish, follow_schema, pr
 from omnigraph.storage.sidecar import Held, Sidecar, SidecarTable
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import lance_errors
-from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
+from omnigraph.storage.types import CommitInfo, SweepReport, TableRef, WriterKind
 from omnigraph.ulids import new_ulid
 
 # What publishes is imported where something is: most openings find nothing to settle.
 
 __all__ = [
     "RECOVERY_ACTOR",
-    "SweepReport",
     "follow_head",
     "give_up",
     "heal",
@@ -53,18 +51,6 @@ log = logging.getLogger(__name__)
 
 LIVING_SECONDS = 5.0
 """On an object store, where nothing tells the dead: how long a write waits for one that is half way to go on."""
-
-
-@dataclass(frozen=True, slots=True)
-class SweepReport:
-    """What a sweep did: plain data, one entry a sidecar.
-
-    `outcomes`: operation_id, sidecar, writer_kind, branch, outcome (RolledForward, RolledBack, AlreadyPublished,
-    OrphanedBranchDiscarded), tables. `pending`: sidecar, operation_id, branch, reason (Live, NeedsRollBack).
-    """
-
-    outcomes: tuple[dict[str, Any], ...] = ()
-    pending: tuple[dict[str, Any], ...] = field(default=())
 
 
 def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepReport:

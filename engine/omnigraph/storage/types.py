@@ -14,7 +14,7 @@ import pyarrow as pa
 from omnigraph.records import dataclass
 from omnigraph.storage.blobs import BlobSource
 
-__all__ = ["BranchInfo", "CommitInfo", "Staging", "TableChange", "TableRef", "WriterKind"]
+__all__ = ["BranchInfo", "CommitInfo", "Staging", "SweepReport", "TableChange", "TableRef", "WriterKind"]
 
 
 class WriterKind(StrEnum):
@@ -131,3 +131,15 @@ class BranchInfo:
     head: CommitInfo
     parent: str | None = None
     parent_version: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SweepReport:
+    """What a sweep did: plain data, one entry a sidecar.
+
+    `outcomes`: operation_id, sidecar, writer_kind, branch, outcome (RolledForward, RolledBack, AlreadyPublished,
+    OrphanedBranchDiscarded), tables. `pending`: sidecar, operation_id, branch, reason (Live, NeedsRollBack).
+    """
+
+    outcomes: tuple[dict[str, Any], ...] = ()
+    pending: tuple[dict[str, Any], ...] = field(default=())

@@ -34,7 +34,8 @@ _OTHERS = {
     "omnigraph.embed", "omnigraph.maintain", "omnigraph.pipeline", "omnigraph.query.format", "omnigraph.read.frames",
     "omnigraph.schema.migrate", "omnigraph.schema.mistakes", "omnigraph.schema.regex", "omnigraph.storage.branch",
     "omnigraph.storage.change", "omnigraph.storage.cleanup", "omnigraph.storage.commit", "omnigraph.storage.create",
-    "omnigraph.storage.optimize", "omnigraph.storage.repair", "omnigraph.storage.schema_apply",
+    "omnigraph.storage.optimize", "omnigraph.storage.recovery", "omnigraph.storage.repair",
+    "omnigraph.storage.schema_apply", "omnigraph.storage.sweep", "omnigraph.schema.ir_json",
     "omnigraph.write.columns", "omnigraph.write.loader", "omnigraph.write.mutation",
 }  # fmt: skip
 

@@ -52,8 +52,12 @@ def _outcome(ask: Callable[[], Any]) -> Any:
         return type(error)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("arguments", ARGUMENTS, ids=str)
-def test_it_behaves_as_the_standard_one(arguments: dict[str, bool]) -> None:
+def test_it_behaves_as_the_standard_one(
+    arguments: dict[str, bool], compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "_BY_HAND", 0 if compiled else 1000)
     ours, theirs = (_declare(decorator, **arguments) for decorator in (records.dataclass, dataclasses.dataclass))
     asked: list[Callable[[Any], Any]] = [
         lambda c: vars(c("a")) if hasattr(c("a"), "__dict__") else "slots",
@@ -135,10 +139,12 @@ def test_what_a_class_has_itself_stays() -> None:
     assert (repr(Own(1)), Own(1) == 2, hash(Own(1)), Own(1).seen) == ("own", True, 7, 2)
 
 
-def test_nothing_is_compiled_before_the_first_object() -> None:
+def test_nothing_is_compiled_before_there_are_many_objects() -> None:
     made = _declare(records.dataclass, frozen=True, slots=True)
     early = made.__init__
     first = made("a")
+    assert made.__init__ is early
+    assert [made(str(number)).name for number in range(100)] == [str(number) for number in range(100)]
     assert made.__init__ is not early
     assert list(inspect.signature(made).parameters) == ["name", "rows", "parts", "note"]
     with pytest.raises(FrozenInstanceError, match="name"):
