@@ -17,12 +17,13 @@ from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import check_operation_id, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
+from omnigraph.storage.own_write import give_up, published_before, tidy
 from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
 from omnigraph.storage.recovery import CHANGES_NO_ROW
 from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step, reach
-from omnigraph.storage.sweep import give_up, heal, published_before, tidy
+from omnigraph.storage.sweep import heal
 from omnigraph.storage.tail import join_tail
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef, WriterKind

@@ -25,6 +25,7 @@ from omnigraph.storage.evolution import TableEvolution, commits_of, evolve
 from omnigraph.storage.forks import fork_lock
 from omnigraph.storage.layout import MAIN, check_operation_id, free_location, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
+from omnigraph.storage.own_write import give_up, published_before, tidy
 from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
 from omnigraph.storage.schema_settle import applies, take_lock, to_publish
 from omnigraph.storage.schemas import remember, stage_copies, write_schema
@@ -32,7 +33,7 @@ from omnigraph.storage.sidecar import SchemaChangeNote, Sidecar, SidecarTable, n
 from omnigraph.storage.snapshot import Snapshot
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import create_dataset
-from omnigraph.storage.sweep import give_up, heal, published_before, tidy
+from omnigraph.storage.sweep import heal
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef, WriterKind
 from omnigraph.ulids import new_ulid

@@ -12,7 +12,17 @@ from ulid import ULID
 
 from omnigraph.errors import Internal, OmniGraphError, RecoveryPending, RowLevelCasContention
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind, commit, sweep
+from omnigraph.storage import (
+    Repository,
+    Staging,
+    TableChange,
+    WriterKind,
+    commit,
+    own_write,
+    recovery_commits,
+    sweep,
+    undo,
+)
 from omnigraph.storage.layout import RECOVERIES
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.steps import Step
@@ -88,7 +98,8 @@ class At:
 
     def __init__(self, patch: pytest.MonkeyPatch, step: Step, action: Callable[[], Any]) -> None:
         self.step, self.action, self.reach, self.done = step, action, sweep.reach, False
-        patch.setattr(sweep, "reach", self)
+        for module in (sweep, undo, recovery_commits):
+            patch.setattr(module, "reach", self)
 
     def __call__(self, step: Step) -> None:
         self.reach(step)
@@ -136,7 +147,7 @@ def test_a_write_rolled_forward_while_it_gives_up_is_done(
     other = Repository.open(repository.uri)
 
     beside: list[bool] = []
-    decided = sweep._decided
+    decided = recovery_commits.decided
 
     def look(engine: Any, *given: Any) -> Any:
         found = decided(engine, *given)
@@ -149,7 +160,8 @@ def test_a_write_rolled_forward_while_it_gives_up_is_done(
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "publish", losing(repository))
-        patch.setattr(sweep, "_decided", look)
+        for module in (own_write, recovery_commits):
+            patch.setattr(module, "decided", look)
         put(repository, branch, "b", WRITE)
     assert beside
     settled(repository, branch, "a", "b", *(["c"] if writes else []))
@@ -182,7 +194,7 @@ def test_what_a_sweep_found_is_over_when_it_publishes(
             return
         write, held, sidecar = under_way[0]
         failed.append(RowLevelCasContention(branch, 5))
-        assert sweep.give_up(repository.engine, held, sidecar, failed[0], write) is None
+        assert own_write.give_up(repository.engine, held, sidecar, failed[0], write) is None
         if "others" in ends:
             put(third, branch, "c")
 
@@ -270,15 +282,15 @@ def test_a_write_that_a_sweep_undoes_isnt_published_upon_that(
     other = Repository.open(repository.uri)
     swept: list[str] = []
 
-    def undo(*_: Any) -> None:
+    def undone(*_: Any) -> None:
         """As a full sweep that finds a table of the write not moved yet."""
         engine = other.engine
         (name,) = engine.sidecars.names()
         sidecar, held = engine.sidecars.read(name), engine.sidecars.claim(name)
         assert sidecar is not None
         assert held is not None
-        done, restored = sweep.roll_back(engine, sidecar, ["node:P"])
-        sweep._finish(engine, held, sidecar, done, "RolledBack", tables=restored)
+        done, restored = undo.roll_back(engine, sidecar, ["node:P"])
+        recovery_commits.conclude(engine, held, sidecar, done, "RolledBack", tables=restored)
         swept.append(name)
 
     def late(manifest: Any, *given: Any, **named: Any) -> Any:
@@ -293,12 +305,12 @@ def test_a_write_that_a_sweep_undoes_isnt_published_upon_that(
                 made.append(error)
 
         if step is None:
-            undo()
+            undone()
             go_on()
         else:
             with monkeypatch.context() as inner:
                 At(inner, step, go_on)
-                undo()
+                undone()
         if isinstance(made[0], OmniGraphError):
             raise made[0]
         return made[0]
