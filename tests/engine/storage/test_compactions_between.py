@@ -14,7 +14,7 @@ from ulid import ULID
 import omnigraph
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind, commit, optimize, sweep
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, commit, optimize, own_write, sweep, undo
 from omnigraph.storage.manifest import pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.steps import Step
@@ -87,7 +87,7 @@ def test_a_write_that_met_one_goes_on(repository: Repository, monkeypatch: pytes
 def test_one_published_while_a_write_above_it_is_undone(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other, apply, reach = Other(repository.uri), commit.apply, sweep.reach
+    other, apply, reach = Other(repository.uri), commit.apply, undo.reach
     left = [True]
 
     def meet(dataset: Any, operation: Any, mark: str) -> Any:
@@ -106,7 +106,7 @@ def test_one_published_while_a_write_above_it_is_undone(
     with monkeypatch.context() as patch:
         patch.setattr(commit, "apply", meet)
         patch.setattr(commit, "publish", lose)
-        patch.setattr(sweep, "reach", reached)
+        patch.setattr(undo, "reach", reached)
         with pytest.raises(Conflict, match="lost") as caught:
             put(repository, "b")
     assert not getattr(caught.value, "__notes__", [])
@@ -133,7 +133,7 @@ def test_a_dead_write_above_one_is_rolled_forward(
     with monkeypatch.context() as patch:
         patch.setattr(commit, "apply", meet)
         patch.setattr(commit, "publish", die)
-        patch.setattr(sweep, "roll_back", die)
+        patch.setattr(own_write, "roll_back", die)
         with pytest.raises(Internal):
             put(repository, "b")
     later = Repository.open(repository.uri)
@@ -151,7 +151,7 @@ def test_a_write_that_moved_nothing_is_not_taken_for_done(
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "apply", die)
-        patch.setattr(sweep, "observe", die)
+        patch.setattr(own_write, "observe", die)
         with pytest.raises(Internal):
             put(repository, "b", operation_id)
     other.move()  # the version the dead write would have made, but not its rows
@@ -270,7 +270,7 @@ def test_a_sweep_undoes_no_other_write(repository: Repository, monkeypatch: pyte
             monkeypatch.setattr(commit, "reach", reach)
             with monkeypatch.context() as patch:
                 patch.setattr(commit, "apply", die)
-                patch.setattr(sweep, "observe", die)
+                patch.setattr(own_write, "observe", die)
                 with pytest.raises(Internal):
                     put(dead, "x")
 
@@ -305,7 +305,7 @@ def test_a_dead_write_isnt_rolled_forward_upon_another_schema(
 
     with monkeypatch.context() as patch:
         patch.setattr(commit, "publish", die)
-        patch.setattr(sweep, "roll_back", die)
+        patch.setattr(own_write, "roll_back", die)
         with pytest.raises(Internal):
             put(repository, "b")
     later = Repository.open(repository.uri)
