@@ -63,13 +63,13 @@ _set = object.__setattr__
 
 def _first_init(cls: Any, frozen: bool) -> Callable[..., None]:
     made = 0
-    parts: list[_Part] = []
+    parts: list[_Part] | None = None
 
     def __init__(self: Any, *args: Any, **kwargs: Any) -> None:
-        nonlocal made
+        nonlocal made, parts
         made += 1
-        if made == 1:
-            parts.extend(_parts(cls))
+        if parts is None:  # threads that come at once each find them all
+            parts = _parts(cls)
         if made > _BY_HAND or not _fill(self, parts, args, kwargs):
             cls.__init__ = _compiled_init(cls, frozen)  # says what is wrong, if something is
             cls.__init__(self, *args, **kwargs)

@@ -7,6 +7,7 @@ import dataclasses
 import inspect
 import pickle
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import FrozenInstanceError, field, fields, is_dataclass, replace
 from pathlib import Path
@@ -149,6 +150,32 @@ def test_nothing_is_compiled_before_there_are_many_objects() -> None:
     assert list(inspect.signature(made).parameters) == ["name", "rows", "parts", "note"]
     with pytest.raises(FrozenInstanceError, match="name"):
         first.name = "b"
+
+
+def test_threads_that_make_the_first_objects_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    @records.dataclass(frozen=True, slots=True)
+    class Point:
+        x: int = 1
+        y: int = 2
+
+    parts_of, begun, go_on = records._parts, threading.Event(), threading.Event()
+
+    def slow(cls: Any) -> Any:
+        if not begun.is_set():
+            begun.set()
+            assert go_on.wait(60)
+        return parts_of(cls)
+
+    monkeypatch.setattr(records, "_parts", slow)
+    first: list[Point] = []
+    thread = threading.Thread(target=lambda: first.append(Point(5)))
+    thread.start()
+    assert begun.wait(60)
+    assert dataclasses.astuple(Point()) == (1, 2)
+    go_on.set()
+    thread.join()
+    assert dataclasses.astuple(first[0]) == (5, 2)
+    assert dataclasses.astuple(Point(3)) == (3, 2)
 
 
 def test_a_field_by_name_only_is_refused() -> None:
