@@ -91,7 +91,8 @@ class Ahead:
             return False
         if self._base.ref(table_key).branch != lance_branch(self._base.branch):
             return False
-        self._tables[table_key] = _Table(entity, _judged(entity, _of(entity, self._files, self._base.catalog)))
+        files = _of(entity, self._files, self._base.catalog)
+        self._tables[table_key] = _Table(entity, _judged(entity, files), max(file.index for file in files))
         return True
 
     def take(self, batch: TypedBatch) -> None:
@@ -113,18 +114,19 @@ class Ahead:
     def _write(self, table: _Table, rows: pa.RecordBatch) -> None:
         table.held.append(rows)
         if table.writer is None:
-            held = table.held
-            if sum(r.num_rows for r in held) < self._from_rows and sum(r.nbytes for r in held) < HELD_BYTES:
+            table.held_rows += rows.num_rows
+            table.held_bytes += rows.nbytes
+            if table.held_rows < self._from_rows and table.held_bytes < HELD_BYTES:
                 return
             table.writer = _Writer(self._repository, self._base, table.entity)
         for waiting in table.held:
             table.writer.put(table_rows(table.entity, waiting))
         table.held = []
 
-    def source_read(self, later: Sequence[SourceFile]) -> None:
-        """One more source is at its end: tables that no later one has rows of are finished meanwhile."""
+    def source_read(self, index: int) -> None:
+        """The source of this number is at its end: tables that no later one has rows of are finished meanwhile."""
         for table in self._tables.values():
-            if table.writer is not None and not _of(table.entity, later, self._base.catalog):
+            if table.writer is not None and table.last <= index:
                 table.writer.end()
 
     def stop(self) -> None:
@@ -169,9 +171,12 @@ class _Table:
 
     entity: NodeType | EdgeType
     judged: list[str]
+    last: int  # the number of the last source that can have rows of it
     read: int = 0
     generated: bool = True  # every id was made by this load
     held: list[pa.RecordBatch] = field(default_factory=list)
+    held_rows: int = 0
+    held_bytes: int = 0
     writer: _Writer | None = None
 
 
@@ -210,7 +215,7 @@ class _Ends:
     def add(self, node: NodeType, ids: Array) -> None:
         if node.name in self._ids:
             self._ids[node.name].append(ids)
-            self._count[node.name] += len(ids)
+            self._count[node.name] += len(ids) - ids.null_count
 
     def unknown(self, edge: EdgeType, rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
         """Which edges have an end that isn't known to be there."""
@@ -264,6 +269,7 @@ class _Writer:
 
     def put(self, batch: pa.RecordBatch) -> None:
         """One more batch. Raises what writing an earlier one raised."""
+        assert not self._told, "rows after the end would be lost"
         if self._error is not None:
             raise self._error
         self._room.acquire()

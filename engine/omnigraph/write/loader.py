@@ -191,7 +191,7 @@ def load(
         )
         rows = done_bytes = 0
         generated: dict[str, bool] = {}
-        for number, file in enumerate(plan.files, 1):
+        for file in plan.files:
             for batch in plan.read(file, reading):
                 if ahead is not None and ahead.takes(batch.table_key):
                     if findings:
@@ -207,7 +207,7 @@ def load(
                     progress(Progress(rows, done_bytes + _read_of(file, batch.rows), plan.size))
             done_bytes += file.size
             if ahead is not None:
-                ahead.source_read(plan.files[number:])
+                ahead.source_read(file.index)
             if progress is not None:
                 progress(Progress(rows, done_bytes, plan.size))
         loaded = {

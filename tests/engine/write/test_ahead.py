@@ -15,10 +15,12 @@ from omnigraph.errors import BadRequest, Internal
 from omnigraph.maintain import verify
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository
+from omnigraph.write import ahead as ahead_module
 from omnigraph.write import constraints, load, tabular
 from omnigraph.write import loader as loader_module
 from omnigraph.write.ahead import Ahead
 from omnigraph.write.mapping import Mapping
+from omnigraph.write.sources import plan_sources
 from omnigraph.write.spool import Spool
 
 SCHEMA = """
@@ -226,3 +228,47 @@ def test_a_load_that_is_interrupted_leaves_no_file(graph: Repository, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         load(graph, None, mapping=mapping, progress=interrupted)
     assert data_files(graph) == before
+
+
+def test_many_small_sources_are_each_looked_at_once(
+    graph: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(60):
+        people = [{"type": "Person", "data": {"slug": f"{number}-{i}", "name": "x", "age": 1}} for i in range(5)]
+        (tmp_path / f"{number}.jsonl").write_text("".join(json.dumps(p) + "\n" for p in people))
+    looks: list[int] = []
+    of = ahead_module._of
+
+    def noted(*given: Any) -> Any:
+        looks.append(1)
+        return of(*given)
+
+    monkeypatch.setattr(ahead_module, "_of", noted)
+    load(graph, str(tmp_path / "*.jsonl"))
+    assert graph.snapshot().count_rows("node:Person") == 300
+    assert len(looks) == 1  # for the table, and not again after every source
+
+
+def test_each_batch_that_waits_is_weighed_once(graph: Repository) -> None:
+    weighed: list[int] = []
+
+    class Small:
+        num_rows = 1
+
+        @property
+        def nbytes(self) -> int:
+            weighed.append(1)
+            return 100
+
+    base = graph.snapshot()
+    text = '{"type": "Person", "data": {"slug": "a", "name": "x", "age": 1}}\n'
+    with (
+        plan_sources(text, None, base.catalog) as plan,
+        Spool() as spool,
+        Ahead(graph, base, plan.files, spool, 1000) as ahead,
+    ):
+        assert ahead.takes("node:Person")
+        waiting: Any = Small()
+        for _ in range(50):
+            ahead._write(ahead["node:Person"], waiting)
+        assert len(weighed) == 50
