@@ -45,7 +45,7 @@ _EDGE = ["id", "src", "dst", FILE, ROW]
 
 
 class Ahead:
-    """The tables that are written ahead. A context manager: files that no commit was to name are deleted at its end.
+    """The tables that are written ahead. A context manager: files are deleted at its end, but for those to `keep`.
 
     Args:
         base: the state the load goes upon, on the branch that it goes to.
@@ -151,14 +151,17 @@ class Ahead:
         schema = row_schema(entity, merge=False)
         return pa.schema([schema.field(column) for column in columns]).empty_table()
 
+    def keep(self) -> None:
+        """A commit is about to name the files: they stay, whatever becomes of it."""
+        self._kept = True
+
     def change(self, table_key: str, *, overwrite: bool) -> TableChange:
-        """The table's change, once its rows are judged; its files stay from here on.
+        """The table's change, once its rows are judged.
 
         Raises:
             OmniGraphError: a file can't be written.
         """
         table = self._tables[table_key]
-        self._kept = True
         if table.writer is not None:
             return TableChange(table_key, fragments=table.writer.finished(), overwrite=overwrite)
         rows = [table_rows(table.entity, batch) for batch in table.held if batch.num_rows]

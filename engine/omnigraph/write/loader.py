@@ -269,6 +269,8 @@ def _committed(
             else change_of(repository, base, item, mode, blobs)
             for key, item in loaded.items()
         )
+        if ahead is not None:
+            ahead.keep()
         staging = Staging(
             branch=branch,
             kind=WriterKind.LOAD,

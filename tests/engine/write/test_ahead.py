@@ -218,6 +218,26 @@ def test_a_writer_that_fails_ends_the_load(graph: Repository, tmp_path: Path, mo
     assert load(graph, None, mapping=mapping).commit is not None
 
 
+@pytest.mark.parametrize("key", ["node:Person", "edge:LivesIn"])
+def test_a_writer_that_fails_at_its_end_leaves_no_file(
+    graph: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    mapping, before = write_sources(tmp_path), data_files(graph)
+    write = graph.write_fragments
+
+    def fails(base: Any, table_key: str, data: Any, **options: Any) -> Any:
+        if table_key != key:
+            return write(base, table_key, data, **options)
+        for _ in data:  # what is written last may be what has no room
+            pass
+        raise Internal("no space left")
+
+    monkeypatch.setattr(graph, "write_fragments", fails)
+    with pytest.raises(Internal, match="no space left"):
+        load(graph, None, mapping=mapping)
+    assert data_files(graph) == before
+
+
 def test_a_load_that_is_interrupted_leaves_no_file(graph: Repository, tmp_path: Path) -> None:
     mapping, before = write_sources(tmp_path), data_files(graph)
 
