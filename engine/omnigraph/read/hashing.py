@@ -24,6 +24,7 @@ _MASK = (1 << 64) - 1
 _PRIME = 0x9E3779B97F4A7C15
 _BASIS = 0xCBF29CE484222325
 _BLOCK = 16384  # strings at a time, so that what is made of a block stays in the processor's cache
+_NUMBERS = 1 << 18  # buckets counted at a time
 _KEEP = np.array([(1 << 8 * count) - 1 for count in range(9)], dtype=np.uint64)
 
 
@@ -159,8 +160,7 @@ class IdIndex:
         order = np.argsort(hashes).astype(np.int32 if len(ids) < 2**31 else np.int64)
         bits = len(ids).bit_length() + 2
         self._shift = np.uint64(64 - bits)
-        counts = np.bincount((hashes[order] >> self._shift).view(np.int64), minlength=1 << bits)
-        self._first = np.append(0, np.cumsum(counts)).astype(order.dtype)
+        self._first = _beginnings((hashes[order] >> self._shift).view(np.int64), 1 << bits, order.dtype)
         self._order = np.append(order, order[:1])  # the last buckets may begin behind the last id
         self._type, self._ids = ids.type, _Texts(ids).part(0, len(ids))
 
@@ -195,6 +195,20 @@ class IdIndex:
             out[rows[same]] = at[same]
             on = np.flatnonzero(~same)
             rows, spot, end = rows[on], spot[on] + 1, end[on]
+
+
+def _beginnings(ascending: Ints, count: int, kind: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Where each number from 0 on begins among numbers below `count`, and where the last one ends.
+
+    Some at a time: numpy counts in 64 bits, and for all at once that is more memory than the strings take.
+    """
+    out = np.zeros(count + 1, dtype=kind)
+    for low in range(0, count, _NUMBERS):
+        high = min(low + _NUMBERS, count)
+        begin, end = np.searchsorted(ascending, (low, high))
+        counts = np.bincount(ascending[begin:end] - low, minlength=high - low)
+        out[low + 1 : high + 1] = begin + np.cumsum(counts)
+    return out
 
 
 class IdMap:

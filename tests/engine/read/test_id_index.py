@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 
 import numpy as np
 import pyarrow as pa
@@ -39,3 +40,26 @@ def test_it_finds_what_is_there(monkeypatch: pytest.MonkeyPatch, block: int, cro
         assert [None if i < 0 else ids[i] for i in at] == [t if t in known else None for t in asked]
         if not crowded:
             assert hash_strings(pa.array(ids, pa.string())).tolist() == [hash_one(t) for t in ids]
+
+
+@pytest.mark.parametrize("block", [1, 3, 1 << 18])
+def test_where_numbers_begin(monkeypatch: pytest.MonkeyPatch, block: int) -> None:
+    monkeypatch.setattr(hashing, "_NUMBERS", block)
+    for numbers in ([], [0], [7], [0, 0, 2, 5, 5, 5, 7], [3] * 9):
+        found = hashing._beginnings(np.array(numbers, dtype=np.int64), 8, np.dtype(np.int32))
+        assert found.tolist() == [sum(n < at for n in numbers) for at in range(9)]
+        assert found.dtype == np.int32
+
+
+def test_making_it_takes_a_hundred_bytes_an_id_at_most() -> None:
+    count = 1 << 18
+    ids = pa.array(np.arange(count)).cast(pa.string())
+    tracemalloc.start()
+    try:
+        index = IdIndex(ids)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert index.positions(ids.slice(1000, 5)).tolist() == [1000, 1001, 1002, 1003, 1004]
+    print("bytes", peak / count)
+    assert peak < 100 * count
