@@ -162,17 +162,21 @@ class IdIndex:
         self._shift = np.uint64(64 - bits)
         self._first = _beginnings((hashes[order] >> self._shift).view(np.int64), 1 << bits, order.dtype)
         self._order = np.append(order, order[:1])  # the last buckets may begin behind the last id
-        self._type, self._ids = ids.type, _Texts(ids).part(0, len(ids))
+        self._ids = _Texts(ids).part(0, len(ids))
 
     def __len__(self) -> int:
         return len(self._ids.starts)
 
     def positions(self, column: Array) -> Ints:
-        """The position of each string, of a repeated one any; −1 where it isn't there or is null."""
+        """The position of each string, of a repeated one any; −1 where it isn't there or is null.
+
+        Args:
+            column: string or large_string, whichever the ids are.
+        """
         out = np.full(len(column), -1, dtype=np.int64)
         if not len(self):
             return out
-        texts = _Texts(column if column.type == self._type else column.cast(self._type))
+        texts = _Texts(column)
         for at in range(0, len(column), _BLOCK):
             self._find(texts.part(at, _BLOCK), out[at : at + _BLOCK])
         if column.null_count:

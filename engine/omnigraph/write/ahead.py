@@ -28,6 +28,7 @@ from omnigraph.storage import Repository, Snapshot, TableChange
 from omnigraph.storage.arrow import moving_schema
 from omnigraph.storage.layout import lance_branch
 from omnigraph.write.blobs import blob_names
+from omnigraph.write.columns import joined
 from omnigraph.write.embedding import made_vectors
 from omnigraph.write.findings import FILE, ROW
 from omnigraph.write.mapping import entity_of
@@ -230,8 +231,8 @@ class _Ends:
     def _known(self, node: str) -> IdIndex:
         index = self._index.get(node)
         if index is None or self._count[node] > 2 * len(index):  # nodes and edges in turn: it is made a few times only
-            ids = [pa.array([], pa.string()), *self._ids[node]]
-            index = self._index[node] = IdIndex(pa.concat_arrays(ids).drop_null())
+            ids = joined(pa.array([], pa.string()), *self._ids[node])
+            index = self._index[node] = IdIndex(ids.drop_null())
         return index
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.mapping import DateFormat
 
-__all__ = ["Cast", "cast_column", "nulls_of", "one_chunk", "values_column"]
+__all__ = ["LONGEST", "Cast", "cast_column", "joined", "nulls_of", "one_chunk", "values_column"]
 
 _EPOCH, _MS_PER_DAY = date(1970, 1, 1).toordinal(), 86_400_000
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
@@ -51,6 +51,20 @@ def one_chunk(column: Array | Chunked) -> Array:
     if isinstance(column, pa.ChunkedArray):
         return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return column
+
+
+LONGEST = 2**31 - 1
+"""Bytes that the texts of one array may have together; more need wider offsets."""
+
+
+def joined(column: Array | Chunked, *more: Array | Chunked) -> Array:
+    """Columns of texts as one array: `large_string` where they are too long for `string`."""
+    chunks = [chunk for c in (column, *more) for chunk in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
+    if len(chunks) == 1:
+        return chunks[0]
+    if sum(chunk.nbytes for chunk in chunks) > LONGEST:
+        chunks = [chunk.cast(pa.large_string()) for chunk in chunks]
+    return pa.concat_arrays(chunks or [pa.array([], pa.string())])
 
 
 def values_column(values: Sequence[Any]) -> Array:

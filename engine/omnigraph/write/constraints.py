@@ -17,7 +17,7 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, Chunked, Scalar, pc
 from omnigraph.read.hashing import IdIndex, hash_strings
 from omnigraph.schema.catalog import EdgeType, NodeType, Property
-from omnigraph.write.columns import one_chunk
+from omnigraph.write.columns import joined, one_chunk
 from omnigraph.write.findings import Findings
 from omnigraph.write.keys import render_key
 
@@ -198,16 +198,10 @@ def duplicates(column: Column) -> Array | None:
 
 def absent(column: Column, known: Sequence[Column]) -> Array:
     """A mask (bool) of the rows whose value is in none of the `known` columns; nulls are absent."""
-    values = one_chunk(column)
-    chunks = [chunk for c in known for chunk in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
-    ids = _joined(chunks)
-    if len(ids) < INDEX_FROM:
+    values, ids = joined(column), joined(pa.array([], pa.string()), *known)
+    if len(ids) < INDEX_FROM and values.type == ids.type:
         return pc.invert(pc.is_in(values, value_set=ids))
     return pa.array(IdIndex(ids.drop_null()).positions(values) < 0)
-
-
-def _joined(chunks: Sequence[Array]) -> Array:
-    return pa.concat_arrays(chunks) if chunks else pa.array([], pa.string())
 
 
 def check_distinct_ids(entity: NodeType | EdgeType, rows: Rows, findings: Findings) -> None:

@@ -16,7 +16,7 @@ from omnigraph.maintain import verify
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository
 from omnigraph.write import ahead as ahead_module
-from omnigraph.write import constraints, load, tabular
+from omnigraph.write import columns, constraints, load, tabular
 from omnigraph.write import loader as loader_module
 from omnigraph.write.ahead import Ahead
 from omnigraph.write.mapping import Mapping
@@ -248,6 +248,34 @@ def test_a_load_that_is_interrupted_leaves_no_file(graph: Repository, tmp_path: 
     with pytest.raises(KeyboardInterrupt):
         load(graph, None, mapping=mapping, progress=interrupted)
     assert data_files(graph) == before
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_ids_that_are_too_long_for_one_array(
+    graph: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
+) -> None:
+    # Ids and ends of 60 million records may together be longer than 2 GiB, as here all longer than a few bytes.
+    monkeypatch.setattr(columns, "LONGEST", 100)
+    if indexed:
+        monkeypatch.setattr(constraints, "INDEX_FROM", 0)
+    joined: list[Any] = []
+    join = columns.joined
+
+    def noted(*given: Any) -> Any:
+        joined.append(join(*given).type)
+        return join(*given)
+
+    for module in (ahead_module, constraints):
+        monkeypatch.setattr(module, "joined", noted)
+    load(graph, None, mapping=write_sources(tmp_path))
+    assert pa.large_string() in joined
+    assert verify(graph).ok
+    edges = "".join(json.dumps({"edge": "Knows", "from": s, "to": t}) + "\n" for s, t in zip(SLUGS, NEXT, strict=True))
+    with pytest.raises(BadRequest) as caught:
+        load(graph, edges + '{"edge": "Knows", "from": "p1", "to": "nobody"}\n')
+    assert caught.value.details["counts"] == {"endpoint": 1}
+    load(graph, edges)
+    assert verify(graph).ok
 
 
 def test_many_small_sources_are_each_looked_at_once(
