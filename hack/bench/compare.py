@@ -20,7 +20,7 @@ from hack.bench.lines import Line
 __all__ = ["Figures", "cold", "compare", "load", "upsert"]
 
 ROUNDS = 5
-LOADS = 2
+LOADS = 3
 COLD_STARTS = 7
 
 
