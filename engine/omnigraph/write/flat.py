@@ -14,8 +14,9 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.findings import BadRecord
+from omnigraph.write.json_values import json_type, json_value, value_of
 from omnigraph.write.mapping import SourceMapping, bind_columns
-from omnigraph.write.ndjson import Lines, blocks, json_type, json_value, parse_lines, split_lines, value_of
+from omnigraph.write.ndjson import Lines, blocks, parse_lines, split_lines
 from omnigraph.write.rows import Reading, TypedBatch, key_parts, short
 from omnigraph.write.tabular import require_entity, typed_rows
 

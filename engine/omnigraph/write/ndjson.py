@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from datetime import date, timedelta
 from functools import partial
 from itertools import chain
 from typing import Any, BinaryIO, Literal, TypeVar
@@ -31,18 +29,16 @@ from omnigraph.records import dataclass
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.columns import Cast
 from omnigraph.write.findings import BadRecord, Findings
+from omnigraph.write.json_values import json_type, json_value, kind_name, layout_hint, value_of
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, key_parts
 
 __all__ = [
     "BLOCK_BYTES",
     "Lines",
     "blocks",
-    "json_type",
-    "json_value",
     "parse_lines",
     "read_ndjson",
     "split_lines",
-    "value_of",
 ]
 
 BLOCK_BYTES = 8 << 20
@@ -50,15 +46,6 @@ LINE_MAX_BYTES = 1 << 30
 T = TypeVar("T")
 _NEWLINE, _BRACE, _CLOSE = 10, ord("{"), ord("}")
 _HEAD = pa.schema([("type", pa.string()), ("edge", pa.string())])
-_JSON: dict[str, pa.DataType] = {
-    "I32": pa.int64(),
-    "I64": pa.int64(),
-    "U32": pa.int64(),
-    "U64": pa.uint64(),
-    "F32": pa.float64(),
-    "F64": pa.float64(),
-    "Bool": pa.bool_(),
-}
 _TOP = frozenset({"type", "edge", "from", "to", "id", "data"})
 
 
@@ -278,14 +265,6 @@ def _all_of(entity: NodeType | EdgeType, table: pa.Table) -> bool:
     return table[other].null_count == table.num_rows and names.to_pylist() == [entity.name]
 
 
-def json_type(kind: Type) -> pa.DataType:
-    """How a property's value stands in JSON."""
-    if kind.base == "Vector":
-        return pa.list_(pa.float32())
-    base = _JSON.get(kind.base, pa.string())
-    return pa.list_(base) if kind.list else base
-
-
 def _end_type(node: NodeType) -> pa.DataType:
     parts = key_parts(node)
     return json_type(parts[0]) if len(parts) == 1 else pa.list_(pa.string())
@@ -427,7 +406,7 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
         refuse("syntax", str(error))
         return None
     if not isinstance(value, dict):
-        refuse("syntax", f'a record is an object with "type" or "edge", not {_kind(value)}{_layout(line)}')
+        refuse("syntax", f'a record is an object with "type" or "edge", not {kind_name(value)}{layout_hint(line)}')
         return None
     node, edge = value.get("type"), value.get("edge")
     if (node is None) == (edge is None):
@@ -442,7 +421,7 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
         return None
     data = value.get("data")
     if data is not None and not isinstance(data, dict):
-        refuse("syntax", f'"data" is an object, not {_kind(data)}')
+        refuse("syntax", f'"data" is an object, not {kind_name(data)}')
         return None
     loose = [n for n in value if n not in _TOP] + (
         [n for n in ("from", "to") if n in value] if node is not None else []
@@ -464,29 +443,6 @@ def _record(line: bytes, reading: Reading, file: int, at: int) -> tuple[NodeType
         )
         return None
     return entity, value
-
-
-def json_value(line: bytes) -> Any:
-    """What a line holds.
-
-    Raises:
-        ValueError: it isn't one JSON value of UTF-8; its words say why.
-    """
-    try:
-        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"), parse_constant=_no_number)
-        if b"\\u" in line:
-            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
-    except UnicodeDecodeError as error:
-        raise ValueError(f"not UTF-8 at byte {error.start + 1} of the line") from error
-    except UnicodeEncodeError as error:
-        raise ValueError("holds half of a surrogate pair (\\ud800 to \\udfff), which is no text") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not one JSON record: {error.msg} at column {error.colno}{_layout(line)}") from error
-    except RecursionError as error:
-        raise ValueError("not one JSON record: nested too deeply") from error
-    except ValueError as error:
-        raise ValueError(f"not one JSON record: {error}") from error
-    return value
 
 
 def _from_records(
@@ -538,75 +494,3 @@ def _from_records(
             message = f"id: {json.dumps(given_ids[name][i], ensure_ascii=False)} is not a String"
             reading.findings.add(BadRecord("type", message, entity.table_key, None, "id", file, int(part.offsets[i])))
     return _from_columns(entity, part, pa.table(columns), reading, file, label, bad)
-
-
-def _layout(line: bytes) -> str:
-    """What to do where the file looks like JSON that isn't one record a line."""
-    start = line.strip()
-    if start[:1] == b"[":
-        return "; an array isn't read: write one record a line (jq -c '.[]' does)"
-    return "; write each record on one line (jq -c . does)" if start == b"{" else ""
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")
-
-
-def value_of(value: Any, kind: Type | None) -> Any:
-    """A JSON value in the form of `json_type`; without a type, a composite key's parts as texts.
-
-    Raises:
-        ValueError: it isn't one of the type.
-    """
-    if kind is None:
-        if not isinstance(value, list) or any(v is None or isinstance(v, (list, dict, float)) for v in value):
-            raise ValueError
-        return [v if isinstance(v, str) else json.dumps(v) for v in value]
-    if kind.list or kind.base == "Vector":
-        if not isinstance(value, list):
-            raise ValueError
-        element = Type("F64") if kind.base == "Vector" else Type(kind.base, enum=kind.enum)
-        out = [value_of(v, element) for v in value]
-        if kind.base == "Vector" and len(out) != kind.dim:
-            raise ValueError
-        return out
-    if kind.base == "Bool":
-        if not isinstance(value, bool):
-            raise ValueError
-        return value
-    if kind.base in ("I32", "I64", "U32", "U64"):
-        return _integer(value, kind.base)
-    if kind.base in ("F32", "F64"):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > sys.float_info.max:
-            raise ValueError
-        return float(value)
-    if kind.base == "Date" and isinstance(value, int) and not isinstance(value, bool):
-        return (date(1970, 1, 1) + _days(value)).isoformat()
-    if not isinstance(value, str):
-        raise ValueError
-    return value
-
-
-def _days(count: int) -> timedelta:
-    try:
-        date(1970, 1, 1) + timedelta(count)
-    except OverflowError as error:
-        raise ValueError from error
-    return timedelta(count)
-
-
-def _integer(value: Any, base: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError
-    if isinstance(value, float) and not value.is_integer():
-        raise ValueError
-    number = int(value)
-    low, high = (0, 2**64) if base == "U64" else (-(2**63), 2**63)
-    if not low <= number < high:
-        raise ValueError
-    return number
-
-
-def _kind(value: Any) -> str:
-    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-    return names.get(type(value), "null")
