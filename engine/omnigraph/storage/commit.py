@@ -15,7 +15,7 @@ from omnigraph.storage.change import apply, stage
 from omnigraph.storage.drift import neutral
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
-from omnigraph.storage.layout import check_operation_id, lance_branch
+from omnigraph.storage.layout import check_operation_id, data_paths, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.own_write import give_up, published_before, tidy
 from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
@@ -30,6 +30,9 @@ from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef, 
 from omnigraph.ulids import new_ulid
 
 __all__ = ["check_head", "commit", "settle_drift"]
+
+LEARNT_ROWS = 100
+"""Of a write of at most so many rows the ids are kept, so that the next one needn't read its files."""
 
 
 def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
@@ -221,7 +224,18 @@ class _Write:
         self.handles[change.table_key] = dataset
         self._check_files(change, ref)
         known = change.places is None or change.places.ref == ref  # elsewhere once the table was compacted meanwhile
-        return stage(dataset, change if known else replace(change, places=None))
+        operation = stage(dataset, change if known else replace(change, places=None))
+        self._learn(change, operation)
+        return operation
+
+    def _learn(self, change: TableChange, operation: Any) -> None:
+        """The next write needn't read what stands in this one's files."""
+        written = [rows["id"] for rows in (change.appends, change.upserts) if rows is not None]
+        if change.fragments or sum(map(len, written)) > LEARNT_ROWS:
+            return
+        ids = [one for column in written for one in column.to_pylist() if one is not None]
+        for fragment in getattr(operation, "new_fragments", ()):
+            self.engine.store.short_files.learn(data_paths(fragment.files), ids)
 
     def _check_files(self, change: TableChange, ref: TableRef) -> None:
         from omnigraph.storage.fragments import missing_files

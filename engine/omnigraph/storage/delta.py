@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from omnigraph.errors import NotFound
 from omnigraph.records import dataclass
+from omnigraph.storage.layout import data_paths
 from omnigraph.storage.lineage import common_version, parent_of
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import is_missing, lance_errors
@@ -71,7 +72,7 @@ def file_names(dataset: lance.LanceDataset) -> frozenset[str]:
     out: set[str] = set()
     for fragment in dataset.get_fragments():
         deleted = fragment.metadata.deletion_file
-        out.update(f"{fragment.fragment_id}:{file.path}" for file in fragment.data_files())
+        out.update(f"{fragment.fragment_id}:{path}" for path in data_paths(fragment.data_files()))
         if deleted is not None:
             out.add(f"{fragment.fragment_id}:{deleted.read_version}:{deleted.id}")
     return frozenset(out)

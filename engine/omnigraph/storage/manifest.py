@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from omnigraph.errors import Internal, NotFound
 from omnigraph.records import dataclass
 from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, is_current, migrate
-from omnigraph.storage.layout import MAIN, MANIFEST, is_branch_path, lance_branch, table_path
+from omnigraph.storage.layout import MAIN, MANIFEST, data_paths, is_branch_path, lance_branch, table_path
 from omnigraph.storage.lineage import LISTINGS, branch_names, parent_of, ref_file
 from omnigraph.storage.store import Identity, Place, Store
 from omnigraph.storage.translate import lance_errors
@@ -336,7 +336,7 @@ class Manifest:
         if known.place is not None:
             return self._stands(known)
         # Stores have no such sign that costs no request. A compaction takes this one away: then all is read again.
-        return known.rows in {file.path for fragment in dataset.get_fragments() for file in fragment.data_files()}
+        return any(known.rows in data_paths(fragment.data_files()) for fragment in dataset.get_fragments())
 
     def prepare(self, branch: str) -> None:
         """Before the first write of this process on a branch: bring its manifest to our shape.
@@ -430,7 +430,7 @@ class Manifest:
         newest = max(dataset.get_fragments(), key=lambda fragment: fragment.fragment_id)
         place = self.store.place(MANIFEST, state.branch, state.version)
         file = None if place is None else self.store.identity(place)
-        made = _Known(state, None if file is None else place, file, newest.data_files()[0].path, head)
+        made = _Known(state, None if file is None else place, file, data_paths(newest.data_files())[0], head)
         with self._lock:
             known = self._newest.get(state.branch)
             # A thread that read a little earlier may come a little later.

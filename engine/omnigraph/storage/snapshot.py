@@ -24,6 +24,7 @@ from omnigraph.storage.blobs import (
     stored_blob,
     stored_sizes,
 )
+from omnigraph.storage.conditions import one_of
 from omnigraph.storage.delta import RowChanges, file_names, row_changes
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.index_kinds import text_index, vector_index
@@ -131,6 +132,13 @@ class Snapshot:
         with self._reading(table_key):
             rows: pa.Table = self._scanner(table_key, columns, filter, limit).to_table()
         return rows
+
+    def scan_ids(self, table_key: str, ids: Sequence[str], columns: Sequence[str]) -> pa.Table:
+        """The rows that have one of a few ids, in any order; `columns` as for `scan`."""
+        test = one_of("id", pa.array(ids, pa.string()))
+        assert test is not None  # every text can be written down
+        with self._reading(table_key):
+            return self._engine.store.short_files.find(self.dataset(table_key), ids, test, columns)
 
     def scan_batches(
         self, table_key: str, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None

@@ -16,6 +16,7 @@ from omnigraph.records import dataclass
 from omnigraph.storage.files import Files, LocalFiles, files_of
 from omnigraph.storage.layout import MARK, lance_branch
 from omnigraph.storage.relocate import Moved, is_moved
+from omnigraph.storage.short_files import ShortFiles
 from omnigraph.storage.translate import is_missing, lance_errors
 from omnigraph.storage.types import TableRef
 from omnigraph.storage.uri import Root
@@ -55,6 +56,7 @@ class Store:
         self.read_only = read_only
         self.files: Files = files_of(root)
         self.session = lance.Session()
+        self.short_files = ShortFiles()
         self._pid = os.getpid()
         self._pinned: OrderedDict[tuple[Any, ...], lance.LanceDataset] = OrderedDict()
         self._lock = threading.Lock()

@@ -63,7 +63,7 @@ class Committed:
         test = one_of(column, wanted) if len(wanted) <= LOOKUP_LIMIT else None
         whole = column == "id" and len(names) > 1 and "_rowid" not in names
         if test is not None and whole and len(wanted) <= TAKE_LIMIT:
-            found = self.snapshot.scan(table_key, ["id", "_rowaddr", "_rowid"], filter=test)
+            found = self.snapshot.scan_ids(table_key, wanted.to_pylist(), ["id", "_rowaddr", "_rowid"])
             self._places = Places(self.snapshot.ref(table_key), found)
             if not found.num_rows:
                 return self._none(table_key, names)
