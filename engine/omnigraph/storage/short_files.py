@@ -41,21 +41,21 @@ class ShortFiles:
         self._ids: OrderedDict[_Key, frozenset[str]] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, dataset: lance.LanceDataset, ids: Collection[str], test: str, columns: Sequence[str]) -> pa.Table:
-        """The rows that have one of the ids, as a scan with the filter `test` gives them, in any order.
+    def holding(self, dataset: lance.LanceDataset, ids: Collection[str]) -> list[lance.LanceFragment] | None:
+        """Fragments beside which no other has a row with one of the ids: those the index covers, and short ones.
 
-        Args:
-            ids: the ids that `test` is true for.
-            columns: stored ones, and Lance's own.
+        Returns:
+            None where Lance finds rows as quickly in all of them.
         """
         parts = _parts(dataset)
-        known = None if parts is None else self._known(dataset, parts[1])
-        if parts is None or known is None:
-            return _scan(dataset, test, columns)
+        if parts is None:
+            return None
         others, short = parts
+        known = self._known(dataset, short)
+        if known is None:
+            return None
         hit = [fragment for fragment, key in short if not known[key].isdisjoint(ids)]
-        asked = [*others, *hit] or [short[0][0]]  # none at all would mean all to Lance
-        return _scan(dataset, test, columns, fragments=asked)
+        return [*others, *hit] or [short[0][0]]  # none at all would mean all to Lance
 
     def learn(self, files: Sequence[str], ids: Collection[str]) -> None:
         """Take note of a fragment just written.
@@ -96,11 +96,6 @@ class ShortFiles:
             self._ids.update(new)
             while len(self._ids) > FILES_KEPT:
                 self._ids.popitem(last=False)
-
-
-def _scan(dataset: lance.LanceDataset, test: str, columns: Sequence[str], **how: object) -> pa.Table:
-    rows: pa.Table = dataset.scanner(columns=list(columns), filter=test, prefilter=True, **how).to_table()
-    return rows
 
 
 def _parts(

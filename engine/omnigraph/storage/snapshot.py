@@ -32,7 +32,7 @@ from omnigraph.storage.manifest import ManifestState
 from omnigraph.storage.needed import remember_snapshot
 from omnigraph.storage.schemas import load_catalog, load_ir
 from omnigraph.storage.translate import lance_errors
-from omnigraph.storage.types import CommitInfo, TableRef
+from omnigraph.storage.types import CommitInfo, Places, TableRef
 
 __all__ = ["Snapshot"]
 
@@ -133,12 +133,22 @@ class Snapshot:
             rows: pa.Table = self._scanner(table_key, columns, filter, limit).to_table()
         return rows
 
-    def scan_ids(self, table_key: str, ids: Sequence[str], columns: Sequence[str]) -> pa.Table:
-        """The rows that have one of a few ids, in any order; `columns` as for `scan`."""
+    def with_ids(self, table_key: str, ids: Sequence[str], columns: Sequence[str]) -> tuple[pa.Table, Places]:
+        """The rows that have one of a few ids, in any order, and where they lie."""
         test = one_of("id", pa.array(ids, pa.string()))
         assert test is not None  # every text can be written down
+        asked = ["id", "_rowaddr", "_rowid"]
         with self._reading(table_key):
-            return self._engine.store.short_files.find(self.dataset(table_key), ids, test, columns)
+            dataset = self.dataset(table_key)
+            within = self._engine.store.short_files.holding(dataset, ids)
+            if within is not None:
+                whole = list(dict.fromkeys([*columns, *asked]))
+                rows = dataset.scanner(columns=whole, filter=test, fragments=within).to_table()
+                return rows.select(columns), Places(self.ref(table_key), rows.select(asked))
+        # A scan for whole rows reads every column of the files that no index covers, and of a row that isn't there too.
+        found = self.scan(table_key, asked, filter=test)
+        places = Places(self.ref(table_key), found)
+        return self.rows_at(table_key, found.column("_rowaddr").combine_chunks(), columns), places
 
     def scan_batches(
         self, table_key: str, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None

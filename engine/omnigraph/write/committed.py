@@ -22,8 +22,7 @@ __all__ = ["LOOKUP_LIMIT", "Committed", "refuse_repeated"]
 LOOKUP_LIMIT = 10_000  # above this many values one scan of the column is quicker than an IN list
 
 TAKE_LIMIT = 100
-"""Up to so many ids, rows are found by their id alone and then read where they lie: a scan for whole rows reads every
-column of the files that no index covers yet, and of a row that isn't there too."""
+"""Up to so many ids, the files are left out that surely hold none of them."""
 
 
 class Committed:
@@ -63,11 +62,8 @@ class Committed:
         test = one_of(column, wanted) if len(wanted) <= LOOKUP_LIMIT else None
         whole = column == "id" and len(names) > 1 and "_rowid" not in names
         if test is not None and whole and len(wanted) <= TAKE_LIMIT:
-            found = self.snapshot.scan_ids(table_key, wanted.to_pylist(), ["id", "_rowaddr", "_rowid"])
-            self._places = Places(self.snapshot.ref(table_key), found)
-            if not found.num_rows:
-                return self._none(table_key, names)
-            return self.snapshot.rows_at(table_key, one_chunk(found.column("_rowaddr")), names)
+            found, self._places = self.snapshot.with_ids(table_key, wanted.to_pylist(), names)
+            return found
         if test is not None:
             return self.snapshot.scan(table_key, names, filter=test)
         read = names if column in names else [*names, column]

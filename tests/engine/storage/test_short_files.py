@@ -34,7 +34,7 @@ def same(dataset: Any, kept: ShortFiles, ids: list[str]) -> None:
     test = one_of("id", pa.array(ids, pa.string()))
     assert test is not None
     scanned = dataset.scanner(columns=COLUMNS, filter=test, use_scalar_index=False).to_table()
-    found = kept.find(dataset, ids, test, COLUMNS)
+    found = dataset.scanner(columns=COLUMNS, filter=test, fragments=kept.holding(dataset, ids)).to_table()
     assert sorted(map(str, found.to_pylist())) == sorted(map(str, scanned.to_pylist()))
 
 
@@ -89,25 +89,31 @@ def test_a_branch_and_a_row_that_was_deleted_and_comes_back(tmp_path: Path, monk
 
 def test_short_files_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = made(tmp_path / "g")
-    asked: list[dict[str, Any]] = []
-    scan = short_files._scan
-
-    def noted(dataset: Any, test: str, columns: Any, **how: Any) -> Any:
-        asked.append(how)
-        return scan(dataset, test, columns, **how)
-
-    monkeypatch.setattr(short_files, "_scan", noted)
     for n in range(12):
         put(graph, f"new{n}", n)
     graph.close()
     graph = omnigraph.open(tmp_path / "g")
+    asked: list[int] = []
+    read: list[int] = []
+    holding, keep = ShortFiles.holding, ShortFiles._keep
+
+    def noted(self: ShortFiles, dataset: Any, ids: Any) -> Any:
+        found = holding(self, dataset, ids)
+        asked.append(-1 if found is None else len(found))
+        return found
+
+    def counted(self: ShortFiles, new: Any) -> None:
+        read.append(len(new))
+        keep(self, new)
+
+    monkeypatch.setattr(ShortFiles, "holding", noted)
+    monkeypatch.setattr(ShortFiles, "_keep", counted)
     for n in range(12, 15):
         put(graph, f"new{n}", n)
-    assert [len(how["fragments"]) for how in asked[-3:]] == [1, 1, 1]  # the file that the index covers
-    asked.clear()
+    assert asked == [1, 1, 1]  # the file that the index covers
+    assert read == [12, 1, 1, 1]  # those of the process before, and each that was just written
     put(graph, "new5", 7)
-    assert [len(how["fragments"]) for how in asked] == [2]
-    asked.clear()
+    assert asked[-1] == 2
     table = graph.query('query q() { match { $p: P { name: "new5" } } return { $p.n } }').to_pylist()
     assert table == [{"p.n": 7}]
 
