@@ -27,7 +27,7 @@ from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableChange
 
-__all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "every_field", "stage", "without"]
+__all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "every_field", "rows_after", "stage", "without"]
 
 INDEX_BELOW_ROWS = 20_000
 """Fewer ids are looked up in the index; for more a scan of all ids is faster."""
@@ -233,6 +233,20 @@ def every_field(dataset: lance.LanceDataset, operation: Any) -> None:
 
 def _field_ids(fields: Iterable[Any]) -> list[int]:
     return [number for field in fields for number in (field.id(), *_field_ids(field.children()))]
+
+
+def rows_after(dataset: lance.LanceDataset, operation: Any) -> int:
+    """How many rows the table has once a staged operation is committed on the handle's version."""
+    if isinstance(operation, lance.LanceOperation.Overwrite):
+        return sum(map(_live, operation.fragments))
+    touched = {f.id for f in operation.updated_fragments} | set(operation.removed_fragment_ids)
+    before = sum(_live(f.metadata) for f in dataset.get_fragments() if f.fragment_id in touched)
+    after = sum(map(_live, [*operation.updated_fragments, *operation.new_fragments]))
+    return int(dataset.count_rows()) - before + after
+
+
+def _live(fragment: FragmentMetadata) -> int:
+    return int(fragment.num_rows)
 
 
 def apply(dataset: lance.LanceDataset, operation: Any, mark: str | None = None) -> lance.LanceDataset:

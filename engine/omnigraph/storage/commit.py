@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, NotFound, OmniGraphError
-from omnigraph.storage.change import apply, stage
+from omnigraph.storage.change import apply, rows_after, stage
 from omnigraph.storage.drift import neutral
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
 from omnigraph.storage.layout import check_operation_id, data_paths, lance_branch
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.own_write import give_up, published_before, tidy
-from omnigraph.storage.publish import CommitDraft, check_expected, check_same, publish
+from omnigraph.storage.publish import CommitDraft, Ready, check_expected, check_same, make_ready, publish
 from omnigraph.storage.recovery import CHANGES_NO_ROW
 from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text
 from omnigraph.storage.snapshot import Snapshot
@@ -28,6 +28,9 @@ from omnigraph.storage.tail import join_tail
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo, Staging, TableChange, TableRef, WriterKind
 from omnigraph.ulids import new_ulid
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 __all__ = ["check_head", "commit", "settle_drift"]
 
@@ -162,6 +165,7 @@ class _Write:
         self.schema_hash = schema_hash
         self.branch = staging.branch
         self.lineage = lance_branch(staging.branch)
+        self.draft = CommitDraft(new_ulid(), staging.actor, operation_id, None, merged_parent=staging.merged_parent)
         self.moved: list[str] = []
         self.handles: dict[str, lance.LanceDataset] = {}
         self.sidecar = Sidecar(
@@ -186,6 +190,7 @@ class _Write:
         forking = [r for r in self.refs.values() if r.branch != self.lineage]
         staged = {c.table_key: self._stage(c) for c in self.staging.changes if self.refs[c.table_key] not in forking}
         reach(Step.TABLE_STAGED)
+        ready = None if forking else self._begin_ready(staged)
         held = self.engine.sidecars.write(self.sidecar)  # A
         try:
             if self.lineage is not None:
@@ -201,7 +206,7 @@ class _Write:
                     if key not in staged:
                         staged[key] = self._fork(change)
                     self._commit_table(key, staged[key])
-                done = self._publish()  # C
+                done = self._publish(ready)  # C
         except BaseException as error:
             published = give_up(self.engine, held, self.sidecar, error, self.moved)
             if published is None or not isinstance(error, Exception):
@@ -277,30 +282,39 @@ class _Write:
             self.refs[key] = replace(ref, version=below)
         self.handles[key] = dataset
 
-    def _publish(self) -> CommitInfo:
+    def _begin_ready(self, staged: Mapping[str, Any]) -> Future[Ready | None] | None:
+        """Write what is to be published while the tables are committed: they move as foreseen, or it isn't used."""
+        engine, state = self.engine, self.state
+        refs = [
+            replace(ref, version=ref.version + 1, row_count=rows_after(self.handles[key], staged[key]))
+            for key, ref in self.refs.items()
+        ]
+        return engine.beside.begin(
+            lambda: make_ready(engine.manifest, engine.history, self.branch, self.draft, refs, state)
+        )
+
+    def _publish(self, begun: Future[Ready | None] | None) -> CommitInfo:
         refs = [
             replace(ref, branch=self.lineage, version=ref.version + 1, row_count=self.handles[key].count_rows())
             for key, ref in self.refs.items()
         ]
-        draft = CommitDraft(
-            new_ulid(),
-            self.staging.actor,
-            self.sidecar.operation_id,
-            None,
-            merged_parent=self.staging.merged_parent,
-        )
+        ready = None
+        if begun is not None:
+            with suppress(OmniGraphError, OSError, RuntimeError, ValueError):  # the publish meets it too, and says so
+                ready = begun.result()
         while True:
             try:
                 done = publish(
                     self.engine.manifest,
                     self.engine.history,
                     self.branch,
-                    draft,
+                    self.draft,
                     refs,
                     expected=self.pins,
                     schema_hash=self.schema_hash,
                     already=partial(published_before, self.engine, self.sidecar, self.state.head),
                     check=lambda state: check_head(state, self.staging.expect_head),
+                    ready=ready,
                 )
                 break
             except ExpectedVersionMismatch:

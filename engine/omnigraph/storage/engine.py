@@ -9,6 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import field
 
 from omnigraph.records import dataclass
+from omnigraph.storage.beside import Beside
 from omnigraph.storage.history import History
 from omnigraph.storage.manifest import Manifest
 from omnigraph.storage.sidecar import Sidecars
@@ -26,6 +27,7 @@ class Engine:
     manifest: Manifest
     history: History
     sidecars: Sidecars
+    beside: Beside = field(default_factory=Beside)
     _queues: defaultdict[tuple[str, str], threading.Lock] = field(default_factory=lambda: defaultdict(threading.Lock))
     _lock: threading.Lock = field(default_factory=threading.Lock)
 

@@ -25,7 +25,7 @@ from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import CommitInfo, TableRef
 
 __all__ = [
-    "Manifest", "ManifestState", "Row", "RowPlace", "head_row", "manifest_schema",
+    "Manifest", "ManifestState", "Row", "RowPlace", "head_id", "head_row", "manifest_schema",
     "manifest_table", "overlay", "pin_of",
     "registration_row", "state_from_rows", "tombstone_row", "version_row",
 ]  # fmt: skip
@@ -142,7 +142,11 @@ def head_row(commit: CommitInfo) -> Row:
         "recovery_kind": commit.recovery_kind,
         **{k: v for k, v in commit.extra.items() if v is not None},
     }
-    return _row(f"graph_head:{commit.branch}", "graph_head", "graph", metadata=json.dumps(metadata))
+    return _row(head_id(commit.branch), "graph_head", "graph", metadata=json.dumps(metadata))
+
+
+def head_id(branch: str) -> str:
+    return f"graph_head:{branch}"
 
 
 def manifest_table(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:

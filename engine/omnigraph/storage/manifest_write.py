@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 from lance.fragment import RowIdSequence, write_fragments
 
+from omnigraph.records import dataclass
 from omnigraph.storage.change import apply, every_field, without
 from omnigraph.storage.conditions import one_of
 from omnigraph.storage.manifest import Row, RowPlace, manifest_table
 
-__all__ = ["find_rows", "replace_rows"]
+__all__ = ["StagedRows", "commit_rows", "find_rows", "stage_rows"]
 
 
 def find_rows(manifest: lance.LanceDataset, ids: Sequence[str]) -> dict[str, list[RowPlace]]:
@@ -38,22 +39,30 @@ def find_rows(manifest: lance.LanceDataset, ids: Sequence[str]) -> dict[str, lis
     return found
 
 
-def replace_rows(
-    manifest: lance.LanceDataset, rows: Sequence[Row], there: dict[str, list[RowPlace]]
-) -> tuple[lance.LanceDataset, dict[str, RowPlace]]:
-    """Commit the rows, the head row last, on the handle's version. The handle may move along.
+@dataclass(frozen=True, slots=True)
+class StagedRows:
+    """Rows written but for the commit that makes them a version.
+
+    Args:
+        rows: those that replace older ones first.
+        row_ids: of as many rows, the row ids that they keep.
+        operation: None where Lance's merge is to write the rows.
+    """
+
+    manifest: lance.LanceDataset
+    rows: Sequence[Row]
+    row_ids: Sequence[int] = ()
+    operation: Any = None
+
+
+def stage_rows(manifest: lance.LanceDataset, rows: Sequence[Row], there: dict[str, list[RowPlace]]) -> StagedRows:
+    """Write the rows, the head row last, for the handle's version. Nothing is visible.
 
     Args:
         there: where rows of their ids lie in it, each of them. A row keeps the row id of the one it replaces.
-
-    Returns:
-        The new version, and where the rows lie in it if it followed directly.
     """
     if rows[-1]["object_id"] not in there:
-        # With an index the row-level check is silently skipped; with retries the merge would be re-based unseen.
-        merge = manifest.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
-        merge.use_index(False).conflict_retries(0).execute(manifest_table(rows, manifest.schema))
-        return manifest, {}
+        return StagedRows(manifest, rows)
     known = sorted((r for r in rows if r["object_id"] in there), key=lambda r: there[r["object_id"]][0].row_id)
     rows = [*known, *(r for r in rows if r["object_id"] not in there)]
     addresses = [place.address for row in known for place in there[row["object_id"]]]
@@ -66,8 +75,24 @@ def replace_rows(
         removed_fragment_ids=removed, updated_fragments=updated, new_fragments=new, update_mode="rewrite_rows"
     )
     every_field(manifest, operation)
-    after = apply(manifest, operation)
+    return StagedRows(manifest, rows, row_ids, operation)
+
+
+def commit_rows(staged: StagedRows) -> tuple[lance.LanceDataset, dict[str, RowPlace]]:
+    """Commit staged rows. The handle may move along.
+
+    Returns:
+        The new version, and where the rows lie in it if it followed directly.
+    """
+    manifest, rows = staged.manifest, staged.rows
+    if staged.operation is None:
+        # With an index the row-level check is silently skipped; with retries the merge would be re-based unseen.
+        merge = manifest.merge_insert("object_id").when_matched_update_all().when_not_matched_insert_all()
+        merge.use_index(False).conflict_retries(0).execute(manifest_table(rows, manifest.schema))
+        return manifest, {}
+    after = apply(manifest, staged.operation)
     newest = max(fragment.fragment_id for fragment in after.get_fragments())
     return after, {
-        row["object_id"]: RowPlace((newest << 32) + offset, row_ids[offset]) for offset, row in enumerate(known)
+        rows[offset]["object_id"]: RowPlace((newest << 32) + offset, row_id)
+        for offset, row_id in enumerate(staged.row_ids)
     }

@@ -20,6 +20,9 @@ from omnigraph.storage.manifest import (
     Manifest,
     ManifestState,
     Pin,
+    Row,
+    RowPlace,
+    head_id,
     head_row,
     overlay,
     pin_of,
@@ -27,12 +30,12 @@ from omnigraph.storage.manifest import (
     tombstone_row,
     version_row,
 )
-from omnigraph.storage.manifest_write import find_rows, replace_rows
+from omnigraph.storage.manifest_write import StagedRows, commit_rows, find_rows, stage_rows
 from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.translate import is_commit_race, lance_errors, scrub
 from omnigraph.storage.types import CommitInfo, TableRef
 
-__all__ = ["ATTEMPTS", "CommitDraft", "check_expected", "check_same", "publish"]
+__all__ = ["ATTEMPTS", "CommitDraft", "Ready", "check_expected", "check_same", "make_ready", "publish"]
 
 log = logging.getLogger(__name__)
 
@@ -124,6 +127,7 @@ def publish(
     registrations: Mapping[str, str] | None = None,
     tombstones: Sequence[TableRef] = (),
     attempts: int = ATTEMPTS,
+    ready: Ready | None = None,
 ) -> CommitInfo:
     """Publish `refs` as one commit on the branch.
 
@@ -134,6 +138,7 @@ def publish(
         registrations: table key → location of new tables.
         tombstones: tables that go, as they were last; a key that is among `refs` too only changes its table.
         attempts: how often to try when other commits come first.
+        ready: what `make_ready` has written for this publish; it counts if it is what would be written now.
 
     Raises:
         ExpectedVersionMismatch, Conflict: the state moved; nothing was published.
@@ -148,36 +153,44 @@ def publish(
     reach(Step.PUBLISH_BEFORE)
     history.afterwards.settle()  # a compaction of ours beside the merge would make it fail
     for attempt in range(attempts):
-        dataset = manifest.handle(branch)
-        migrate(manifest.store, dataset)
-        state = manifest.read(branch, dataset)
+        if attempt or (ready is not None and (ready.refs != refs or manifest.current(branch) is not ready.state)):
+            ready = None
+        if ready is None:
+            dataset = manifest.handle(branch)
+            migrate(manifest.store, dataset)
+            state = manifest.read(branch, dataset)
+        else:
+            dataset, state = ready.staged.manifest, ready.state
         done = already(state)
         if done is not None:
             return done
         check_expected(state, expected, schema_hash)
         if check is not None:
             check(state)
-        history.fill_gap(state.head, branch)
-        commit = draft.after(state.head, branch, state.version + 1)
-        if commit.schema_hash is None:  # the first write of ours into a graph of the origin
-            from omnigraph.storage.origin import adopt_schema
+        if ready is None:
+            history.fill_gap(state.head, branch)
+            commit = draft.after(state.head, branch, state.version + 1)
+            if commit.schema_hash is None:  # the first write of ours into a graph of the origin
+                from omnigraph.storage.origin import adopt_schema
 
-            commit = replace(commit, schema_hash=adopt_schema(manifest.store, state.tables))
-        rows = [
-            *(registration_row(key, location) for key, location in registrations.items()),
-            *(version_row(ref, manifest.store.path(ref.location, ref.branch)) for ref in refs),
-            *(tombstone_row(ref) for ref in gone),
-            head_row(commit),
-        ]
-        head_id = rows[-1]["object_id"]
-        head = manifest.head_place(state)
-        beside = bool(registrations or gone or not all(_follows(ref, state.tables.get(ref.table_key)) for ref in refs))
+                commit = replace(commit, schema_hash=adopt_schema(manifest.store, state.tables))
+        else:
+            commit = ready.commit
         try:
-            if head is None or beside:
-                there = find_rows(dataset, [row["object_id"] for row in rows])
+            if ready is None:
+                known = manifest.head_place(state)
+                if known is not None and (registrations or gone or not _all_follow(refs, state)):
+                    known = None
+                rows = [
+                    *(registration_row(key, location) for key, location in registrations.items()),
+                    *(version_row(ref, manifest.store.path(ref.location, ref.branch)) for ref in refs),
+                    *(tombstone_row(ref) for ref in gone),
+                    head_row(commit),
+                ]
+                staged = _stage(dataset, rows, known)
             else:
-                there = {head_id: [head]}
-            dataset, places = replace_rows(dataset, rows, there)
+                staged = ready.staged
+            dataset, places = commit_rows(staged)
         except (OSError, RuntimeError, ValueError) as error:
             if not is_commit_race(error):
                 settled = manifest.current(branch)
@@ -191,12 +204,67 @@ def publish(
         reach(Step.PUBLISH_DONE)
         if dataset.version == state.version + 1:
             after = overlay(state, int(dataset.version), refs, registrations, {r.table_key for r in gone}, commit)
-            manifest.learn(after, dataset, places.get(head_id))
+            manifest.learn(after, dataset, places.get(head_id(branch)))
         else:  # something that isn't a commit of ours (a compaction) came in between
             commit = manifest.read(branch, dataset).head
         _follow_up(history, commit, branch, dataset)
         return commit
     raise RowLevelCasContention(branch, attempts)
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The rows of a publish, written before the tables have moved: in all likelihood they move as foreseen.
+
+    Args:
+        state: what is published upon.
+        refs: the pins as they are to be, with the commit's stamp.
+    """
+
+    state: ManifestState
+    commit: CommitInfo
+    refs: list[TableRef]
+    staged: StagedRows
+
+
+def make_ready(
+    manifest: Manifest,
+    history: History,
+    branch: str,
+    draft: CommitDraft,
+    refs: Sequence[TableRef],
+    state: ManifestState,
+) -> Ready | None:
+    """Write what `publish` would write upon this state, where that is known beforehand; nothing of it is visible.
+
+    Returns:
+        None where this process hasn't published the state, or where more than versions that follow is published.
+    """
+    head = manifest.head_place(state)
+    if head is None or state.head.schema_hash is None or not _all_follow(refs, state):
+        return None
+    dataset = manifest.handle(branch)
+    if manifest.current(branch) is not state or int(dataset.version) != state.version:
+        return None
+    history.fill_gap(state.head, branch)
+    refs = [replace(ref, stamp=draft.id) for ref in refs]
+    commit = draft.after(state.head, branch, state.version + 1)
+    rows = [*(version_row(ref, manifest.store.path(ref.location, ref.branch)) for ref in refs), head_row(commit)]
+    return Ready(state, commit, refs, _stage(dataset, rows, head))
+
+
+def _stage(dataset: lance.LanceDataset, rows: Sequence[Row], head: RowPlace | None) -> StagedRows:
+    """Write the rows.
+
+    Args:
+        head: where the head row lies, if no other of the rows has an older one; else they are looked for.
+    """
+    ids = [row["object_id"] for row in rows]
+    return stage_rows(dataset, rows, find_rows(dataset, ids) if head is None else {ids[-1]: [head]})
+
+
+def _all_follow(refs: Sequence[TableRef], state: ManifestState) -> bool:
+    return all(_follows(ref, state.tables.get(ref.table_key)) for ref in refs)
 
 
 def _follows(ref: TableRef, last: TableRef | None) -> bool:
