@@ -27,7 +27,7 @@ from omnigraph.storage.layout import MARK
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableChange
 
-__all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "every_field", "rows_after", "stage", "without"]
+__all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "every_field", "rows_foreseen", "stage", "without"]
 
 INDEX_BELOW_ROWS = 20_000
 """Fewer ids are looked up in the index; for more a scan of all ids is faster."""
@@ -76,6 +76,19 @@ def _moving(schema: pa.Schema) -> pa.Schema:
     """The dataset's columns with tickets for Blobs."""
     names = blob_columns(schema)
     return pa.schema([f if f.name not in names else pa.field(f.name, TICKET, f.nullable) for f in schema])
+
+
+def rows_foreseen(dataset: lance.LanceDataset, change: TableChange) -> int | None:
+    """How many rows the table will have after the change; None where that isn't known before it is staged."""
+    if change.overwrite or change.fragments or change.delete_ids is not None:
+        return None
+    rows = int(dataset.count_rows()) + (0 if change.appends is None else change.appends.num_rows)
+    if change.upserts is None:
+        return rows
+    if change.places is None:
+        return None
+    known = pc.is_in(_flat(change.places.rows["id"]), value_set=_flat(change.upserts["id"])).true_count
+    return rows + change.upserts.num_rows - known
 
 
 def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
@@ -233,20 +246,6 @@ def every_field(dataset: lance.LanceDataset, operation: Any) -> None:
 
 def _field_ids(fields: Iterable[Any]) -> list[int]:
     return [number for field in fields for number in (field.id(), *_field_ids(field.children()))]
-
-
-def rows_after(dataset: lance.LanceDataset, operation: Any) -> int:
-    """How many rows the table has once a staged operation is committed on the handle's version."""
-    if isinstance(operation, lance.LanceOperation.Overwrite):
-        return sum(map(_live, operation.fragments))
-    touched = {f.id for f in operation.updated_fragments} | set(operation.removed_fragment_ids)
-    before = sum(_live(f.metadata) for f in dataset.get_fragments() if f.fragment_id in touched)
-    after = sum(map(_live, [*operation.updated_fragments, *operation.new_fragments]))
-    return int(dataset.count_rows()) - before + after
-
-
-def _live(fragment: FragmentMetadata) -> int:
-    return int(fragment.num_rows)
 
 
 def apply(dataset: lance.LanceDataset, operation: Any, mark: str | None = None) -> lance.LanceDataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import lance
 
 from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, NotFound, OmniGraphError
-from omnigraph.storage.change import apply, rows_after, stage
+from omnigraph.storage.change import apply, rows_foreseen, stage
 from omnigraph.storage.drift import neutral
 from omnigraph.storage.engine import Engine
 from omnigraph.storage.forks import clear_orphan, ensure_fork, fork_lock
@@ -188,9 +188,9 @@ class _Write:
 
     def run(self) -> CommitInfo:
         forking = [r for r in self.refs.values() if r.branch != self.lineage]
+        ready = None if forking else self._begin_ready()
         staged = {c.table_key: self._stage(c) for c in self.staging.changes if self.refs[c.table_key] not in forking}
         reach(Step.TABLE_STAGED)
-        ready = None if forking else self._begin_ready(staged)
         held = self.engine.sidecars.write(self.sidecar)  # A
         try:
             if self.lineage is not None:
@@ -282,13 +282,16 @@ class _Write:
             self.refs[key] = replace(ref, version=below)
         self.handles[key] = dataset
 
-    def _begin_ready(self, staged: Mapping[str, Any]) -> Future[Ready | None] | None:
-        """Write what is to be published while the tables are committed: they move as foreseen, or it isn't used."""
+    def _begin_ready(self) -> Future[Ready | None] | None:
+        """Write what is to be published while the tables are written: they move as foreseen, or it isn't used."""
         engine, state = self.engine, self.state
-        refs = [
-            replace(ref, version=ref.version + 1, row_count=rows_after(self.handles[key], staged[key]))
-            for key, ref in self.refs.items()
-        ]
+        refs: list[TableRef] = []
+        for change in self.staging.changes:
+            ref = self.refs[change.table_key]
+            rows = rows_foreseen(engine.store.pinned(ref), change)
+            if rows is None:
+                return None
+            refs.append(replace(ref, version=ref.version + 1, row_count=rows))
         return engine.beside.begin(
             lambda: make_ready(engine.manifest, engine.history, self.branch, self.draft, refs, state)
         )

@@ -12,7 +12,7 @@ import pytest
 from omnigraph.storage.create import create_dataset
 from omnigraph.storage.layout import MANIFEST
 from omnigraph.storage.manifest import Row, RowPlace, manifest_schema, manifest_table
-from omnigraph.storage.manifest_write import find_rows, replace_rows
+from omnigraph.storage.manifest_write import commit_rows, find_rows, stage_rows
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import is_commit_race
 from omnigraph.storage.uri import parse_root
@@ -26,6 +26,10 @@ def make(path: Path, *ids: str) -> Callable[[], lance.LanceDataset]:
     """A manifest with these rows, and a way to open it as every process does."""
     create_dataset(Store(parse_root(str(path))), MANIFEST, manifest_table([row(i) for i in ids], manifest_schema("h")))
     return lambda: lance.dataset(f"{path}/{MANIFEST}")
+
+
+def replace_rows(manifest: lance.LanceDataset, rows: Any, there: Any) -> tuple[lance.LanceDataset, dict[str, RowPlace]]:
+    return commit_rows(stage_rows(manifest, rows, there))
 
 
 def publish(manifest: lance.LanceDataset, *rows: Row) -> tuple[lance.LanceDataset, dict[str, RowPlace]]:
