@@ -126,7 +126,7 @@ class NodeType:
     interfaces: tuple[str, ...] = ()
     annotations: tuple[tuple[str, Any], ...] = ()
 
-    @property
+    @cached_property
     def table_key(self) -> str:
         return table_key("node", self.name)
 
@@ -143,7 +143,7 @@ class EdgeType:
     cardinality: Cardinality = field(default_factory=Cardinality)
     annotations: tuple[tuple[str, Any], ...] = ()
 
-    @property
+    @cached_property
     def table_key(self) -> str:
         return table_key("edge", self.name)
 

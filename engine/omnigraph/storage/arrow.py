@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from omnigraph.errors import Internal
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 
-__all__ = ["TICKET", "arrow_type", "moving_schema", "table_schema"]
+__all__ = ["TICKET", "arrow_type", "kept", "loose_schema", "moving_schema", "table_schema"]
+
+_Made = TypeVar("_Made")
 
 TICKET = pa.int64()
 """What stands for a Blob in rows on their way in (`storage.blobs`); null is null."""
@@ -53,6 +57,22 @@ def _field(name: str, type_: Type) -> pa.Field[Any]:
     return pa.field(name, arrow_type(type_), nullable=type_.nullable)
 
 
+def kept(make: Callable[[NodeType | EdgeType], _Made]) -> Callable[[NodeType | EdgeType], _Made]:
+    """What a function makes of a type, made once and kept with it: types never change, and every write asks."""
+    name = f"_{make.__module__}.{make.__qualname__}"
+
+    @wraps(make)
+    def found(entity: NodeType | EdgeType) -> _Made:
+        beside = entity.__dict__
+        if name not in beside:
+            beside[name] = make(entity)
+        made: _Made = beside[name]
+        return made
+
+    return found
+
+
+@kept
 def table_schema(entity: NodeType | EdgeType) -> pa.Schema:
     """Columns of the type's table: `id` (edges also `src`, `dst`), all utf8 not null, then the declared properties."""
     fixed = ("id",) if isinstance(entity, NodeType) else ("id", "src", "dst")
@@ -64,6 +84,7 @@ def table_schema(entity: NodeType | EdgeType) -> pa.Schema:
     )
 
 
+@kept
 def moving_schema(entity: NodeType | EdgeType) -> pa.Schema:
     """The columns of `table_schema` as rows on their way in have them: a Blob as its ticket."""
     return pa.schema(
@@ -72,3 +93,9 @@ def moving_schema(entity: NodeType | EdgeType) -> pa.Schema:
             for f in table_schema(entity)
         ]
     )
+
+
+@kept
+def loose_schema(entity: NodeType | EdgeType) -> pa.Schema:
+    """`moving_schema` with every column nullable: a pending row may lack what validation will ask for."""
+    return pa.schema([f.with_nullable(True) for f in moving_schema(entity)])

@@ -19,7 +19,7 @@ from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.mapping import DateFormat
 
-__all__ = ["LONGEST", "Cast", "cast_column", "joined", "nulls_of", "one_chunk", "values_column"]
+__all__ = ["LONGEST", "Cast", "cast_column", "joined", "nulls_of", "one_chunk", "shaped", "values_column"]
 
 _EPOCH, _MS_PER_DAY = date(1970, 1, 1).toordinal(), 86_400_000
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
@@ -53,6 +53,15 @@ def one_chunk(column: Array | Chunked) -> Array:
     return column
 
 
+def shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The rows with exactly these columns, cast where they have another type."""
+    if rows.schema.equals(schema):
+        return rows
+    columns = [rows.column(name) for name in schema.names]
+    fitting = [c if c.type == kind else c.cast(kind) for c, kind in zip(columns, schema.types, strict=True)]
+    return pa.Table.from_arrays(fitting, schema=schema)
+
+
 LONGEST = 2**31 - 1
 """Bytes that the texts of one array may have together; more need wider offsets."""
 
@@ -67,13 +76,20 @@ def joined(column: Array | Chunked, *more: Array | Chunked) -> Array:
     return pa.concat_arrays(chunks or [pa.array([], pa.string())])
 
 
+_KINDS: dict[type, pa.DataType] = {str: pa.string(), float: pa.float64(), bool: pa.bool_()}
+"""What Arrow would take these for too, after a look at every value."""
+
+_UNSIGNED = pa.list_(pa.uint64())
+
+
 def values_column(values: Sequence[Any]) -> Array:
     """Python values, all of one kind, in the Arrow type they suggest; integers past 2^63 are unsigned.
 
     Raises:
         BadRequest: no Arrow type holds them.
     """
-    for kind in (None, pa.uint64(), pa.list_(pa.uint64())):  # left alone, Arrow takes every integer for int64
+    known = _KINDS.get(type(values[0])) if values else None
+    for kind in (known, pa.uint64(), _UNSIGNED):  # left alone, Arrow takes every integer for int64
         try:
             return pa.array(values, kind)
         except (OverflowError, pa.ArrowInvalid, pa.ArrowTypeError):

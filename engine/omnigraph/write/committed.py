@@ -59,11 +59,11 @@ class Committed:
         if self._empty(table_key) or len(values) == 0:
             return self._none(table_key, names)
         wanted = pc.unique(one_chunk(values)).drop_null()
-        test = one_of(column, wanted) if len(wanted) <= LOOKUP_LIMIT else None
         whole = column == "id" and len(names) > 1 and "_rowid" not in names
-        if test is not None and whole and len(wanted) <= TAKE_LIMIT:
+        if whole and len(wanted) <= TAKE_LIMIT:
             found, self._places = self.snapshot.with_ids(table_key, wanted.to_pylist(), names)
             return found
+        test = one_of(column, wanted) if len(wanted) <= LOOKUP_LIMIT else None
         if test is not None:
             return self.snapshot.scan(table_key, names, filter=test)
         read = names if column in names else [*names, column]

@@ -18,7 +18,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Property
-from omnigraph.storage.arrow import arrow_type
+from omnigraph.storage.arrow import arrow_type, kept
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.findings import FILE, OMITTED, ROW, BadRecord, Findings
 
@@ -54,6 +54,7 @@ EmbedWhen: TypeAlias = Literal["now", "later"]
 """`now`: missing vectors are made while writing, where a provider is set up. `later`: by `Graph.embed`."""
 
 
+@kept
 def made_vectors(entity: NodeType | EdgeType) -> tuple[Property, ...]:
     """The properties of a type that an `@embed` makes."""
     return tuple(p for p in entity.properties.values() if p.embed is not None and p.embed.source in entity.properties)

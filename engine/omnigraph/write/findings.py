@@ -106,7 +106,7 @@ class Findings:
         Args:
             message: makes the text from the row as a dict, in which days and times are texts; for shown rows only.
         """
-        hits = pc.indices_nonzero(pc.fill_null(mask, False))
+        hits = pc.indices_nonzero(mask)  # null is not nonzero
         if len(hits) == 0:
             return 0
         self.counts[kind] += len(hits)

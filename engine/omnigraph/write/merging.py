@@ -18,7 +18,7 @@ from omnigraph.read.entity import plain_rows
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import CommitInfo, Repository, Snapshot, Staging, TableChange, WriterKind
-from omnigraph.storage.arrow import moving_schema
+from omnigraph.storage.arrow import loose_schema, moving_schema
 from omnigraph.storage.commit import check_head
 from omnigraph.ulids import new_ulid
 from omnigraph.write.blobs import Tickets, blob_names
@@ -28,7 +28,7 @@ from omnigraph.write.loader import FRAGMENT_ROWS, done_before
 from omnigraph.write.merge_judge import Found, judge_merged
 from omnigraph.write.merge_step import merge_step
 from omnigraph.write.spool import Spool
-from omnigraph.write.staging import MutationStaging, loose_schema
+from omnigraph.write.staging import MutationStaging
 
 __all__ = ["MergeResult", "merge"]
 

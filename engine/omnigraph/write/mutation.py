@@ -29,6 +29,7 @@ from omnigraph.read.walk import conjuncts, may_fail
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
+from omnigraph.storage.arrow import loose_schema
 from omnigraph.storage.commit import check_head
 from omnigraph.ulids import new_ulid
 from omnigraph.write import constraints
@@ -48,7 +49,7 @@ from omnigraph.write.findings import BadRecord, Findings
 from omnigraph.write.keys import hashed_ids, render_key
 from omnigraph.write.loader import done_before
 from omnigraph.write.rows import default_column, endpoint, key_parts
-from omnigraph.write.staging import MutationStaging, loose_schema
+from omnigraph.write.staging import MutationStaging
 from omnigraph.write.stored import StoredRows
 
 __all__ = ["MutationResult", "mutate"]
@@ -194,13 +195,25 @@ class _Run:
         return cast.column if len(column) == n else cast.column.take(pa.array(np.zeros(n, dtype=np.int64)))
 
     def _assign(
-        self, entity: NodeType | EdgeType, rows: pa.Table, values: Sequence[tuple[str, Expr]], *, fresh: bool = False
+        self,
+        entity: NodeType | EdgeType,
+        rows: pa.Table,
+        values: Sequence[tuple[str, Expr]],
+        *,
+        known: Mapping[str, Array] | None = None,
+        fresh: bool = False,
     ) -> pa.Table:
-        """The rows with new values, all of them computed from the rows as they were."""
+        """The rows with new values, all of them computed from the rows as they were.
+
+        Args:
+            known: values that are computed already.
+        """
         self.retold.assigned(entity, one_chunk(rows.column("id")), {name for name, _ in values}, fresh=fresh)
         before = StoredRows(rows, self.params, self.now)
         for name, expr in values:
-            column = self._column(entity, entity.properties[name], expr, before, rows.num_rows)
+            column = None if known is None else known.get(name)
+            if column is None:
+                column = self._column(entity, entity.properties[name], expr, before, rows.num_rows)
             at = rows.schema.get_field_index(name)
             rows = rows.set_column(at, rows.schema.field(at), column)
         return rows
@@ -241,29 +254,28 @@ class _Run:
         ends: Mapping[str, Array],
     ) -> None:
         """One row; with a key it goes over the present row of that key."""
-        given = dict(values)
+        given, known = dict(values), dict(ends)
         if entity.key:
             nothing = StoredRows(None, self.params, self.now)
             self.staging.committed.check_keys(entity)
-            parts = [
-                ends[name] if name in ends else self._column(entity, entity.properties[name], given[name], nothing, 1)
-                for name in entity.key
-            ]
-            ids = render_key(parts)
+            for name in entity.key:
+                if name not in ends:
+                    known[name] = self._column(entity, entity.properties[name], given[name], nothing, 1)
+            ids = render_key([known[name] for name in entity.key])
             if ids.null_count:
                 raise BadRequest(f"{entity.name}: the key ({', '.join(entity.key)}) has no value")
             present = self.staging.rows(entity, ids)
             if present.num_rows > 1:
                 raise BadRequest(f"{entity.name} {ids[0].as_py()!r} is stored {present.num_rows} times: run verify")
             if present.num_rows:
-                self.staging.put(entity, self._assign(entity, present, values))
+                self.staging.put(entity, self._assign(entity, present, values, known=known))
                 return
         else:
             ids = hashed_ids(self.operation_id, "mutation", np.array([number]))
         own = {"id": ids, **ends} | {p.name: default_column(p, 1) for p in entity.properties.values()}
         schema = loose_schema(entity)
         fresh = pa.table([own[name] for name in schema.names], schema=schema)
-        self.staging.put(entity, self._assign(entity, fresh, values, fresh=True))
+        self.staging.put(entity, self._assign(entity, fresh, values, known=known, fresh=True))
 
     def _update(self, statement: UpdateNode) -> None:
         node = self.catalog.nodes[statement.node]
@@ -328,8 +340,10 @@ def _make_vectors(run: _Run, embed: EmbedWhen | None) -> None:
 
 def _judge(run: _Run) -> None:
     """Every constraint on the state as the commit would leave it."""
-    staging, findings = run.staging, run.findings
+    staging, findings, touched = run.staging, run.findings, run.staging.touched
     for entity in run.catalog.by_table_key.values():
+        if entity.table_key not in touched:
+            continue
         rows = staging.pending(entity)
         if rows.num_rows:
             constraints.check_values(entity, rows, findings)

@@ -10,9 +10,9 @@ from omnigraph.errors import Internal
 from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot, TableChange
-from omnigraph.storage.arrow import moving_schema
+from omnigraph.storage.arrow import loose_schema, moving_schema
 from omnigraph.write.blobs import BlobSpool, Tickets, blob_names, same_bytes, ticketed
-from omnigraph.write.columns import one_chunk
+from omnigraph.write.columns import one_chunk, shaped
 from omnigraph.write.committed import Committed, refuse_repeated
 from omnigraph.write.constraints import Column
 
@@ -33,6 +33,7 @@ class MutationStaging:
 
     @property
     def touched(self) -> frozenset[str]:
+        """Tables that have pending rows or deletes."""
         return frozenset(self._rows) | frozenset(self._deleted)
 
     def pending(self, entity: NodeType | EdgeType) -> pa.Table:
@@ -69,7 +70,7 @@ class MutationStaging:
     ) -> pa.Table:
         """Stored rows that nothing hides, and pending ones, those alone whose `column` has one of the values."""
         key, schema = entity.table_key, loose_schema(entity)
-        stored = stored.select(schema.names).cast(schema)
+        stored = shaped(stored, schema)
         hidden = [self._deleted[key]] if key in self._deleted else []
         pending = self._rows.get(key)
         if pending is None and not hidden:
@@ -86,7 +87,7 @@ class MutationStaging:
     def put(self, entity: NodeType | EdgeType, rows: pa.Table) -> None:
         """Writes whole rows; a pending row of the same id is replaced. Ids are unique within `rows`."""
         key, schema = entity.table_key, loose_schema(entity)
-        rows = rows.select(schema.names).cast(schema)
+        rows = shaped(rows, schema)
         pending = self._rows.get(key)
         if pending is not None:
             replaced = pc.is_in(pending.column("id"), value_set=one_chunk(rows.column("id")))
@@ -106,19 +107,17 @@ class MutationStaging:
 
     def changes(self, entities: Iterable[NodeType | EdgeType]) -> tuple[TableChange, ...]:
         """At most one change per table; rows equal to the stored ones are no change."""
-        out = []
+        out, touched = [], self.touched
         for entity in entities:
             key = entity.table_key
-            if key not in self.touched:
+            if key not in touched:
                 continue
-            rows = self.pending(entity).cast(moving_schema(entity))
+            rows = shaped(self.pending(entity), moving_schema(entity))
             stored = self.committed.rows(key, rows.column("id"))
             refuse_repeated(entity, stored.column("id"))
-            where = pc.index_in(one_chunk(rows.column("id")), value_set=one_chunk(stored.column("id")))
-            appends = rows.filter(pc.is_null(where))
-            known = pc.is_valid(where)
+            appends, known, stored = _parted(rows, stored)
             blobs = Tickets(self.blobs, self.snapshot, key) if blob_names(entity) else None
-            upserts = _changed(entity, rows.filter(known), stored.take(where.filter(known)), blobs)
+            upserts = _changed(entity, known, stored, blobs)
             deleted = self.deleted(key)
             places = self.committed.places(key, rows.column("id"))
             if appends.num_rows or upserts.num_rows or len(deleted):
@@ -135,9 +134,16 @@ class MutationStaging:
         return tuple(out)
 
 
-def loose_schema(entity: NodeType | EdgeType) -> pa.Schema:
-    """The table's schema with every column nullable: a pending row may lack what validation will ask for."""
-    return pa.schema([f.with_nullable(True) for f in moving_schema(entity)])
+def _parted(rows: pa.Table, stored: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:
+    """Rows of new ids, rows of stored ids, and the stored row of each of those, in the same order."""
+    ids, old = one_chunk(rows.column("id")), one_chunk(stored.column("id"))
+    if len(old) == 0:
+        return rows, rows.slice(0, 0), stored
+    if ids.equals(old):
+        return rows.slice(0, 0), rows, stored
+    where = pc.index_in(ids, value_set=old)
+    known = pc.is_valid(where)
+    return rows.filter(pc.is_null(where)), rows.filter(known), stored.take(where.filter(known))
 
 
 def _changed(entity: NodeType | EdgeType, rows: pa.Table, stored: pa.Table, blobs: Tickets | None) -> pa.Table:
@@ -155,15 +161,18 @@ def _changed(entity: NodeType | EdgeType, rows: pa.Table, stored: pa.Table, blob
     nested = []
     for field in rows.schema:
         new, old = one_chunk(rows.column(field.name)), one_chunk(stored.column(field.name))
+        if new.equals(old):
+            continue
         if pa.types.is_nested(field.type):
             nested.append((new, old))
             continue
         equal = pc.or_(pc.fill_null(pc.equal(new, old), False), pc.and_(pc.is_null(new), pc.is_null(old)))
         same = equal if same is None else pc.and_(same, equal)
-    if nested and same is not None:
+    if same is not None and same.true_count == 0:
+        return rows
+    if nested:
         # Arrow compares no lists; only rows equal in everything else come this far.
-        still = [
-            at for at in pc.indices_nonzero(same).to_pylist() if all(new[at].equals(old[at]) for new, old in nested)
-        ]
+        alike = range(rows.num_rows) if same is None else pc.indices_nonzero(same).to_pylist()
+        still = [at for at in alike if all(new[at].equals(old[at]) for new, old in nested)]
         same = pc.is_in(pa.array(range(rows.num_rows), pa.int64()), value_set=pa.array(still, pa.int64()))
-    return rows.filter(pc.invert(same))
+    return rows.slice(0, 0) if same is None else rows.filter(pc.invert(same))

@@ -10,7 +10,8 @@ import pytest
 import omnigraph
 from omnigraph.schema.catalog import NodeType
 from omnigraph.storage import Staging, WriterKind, change
-from omnigraph.write.staging import MutationStaging, loose_schema
+from omnigraph.storage.arrow import loose_schema
+from omnigraph.write.staging import MutationStaging
 
 SCHEMA = "node P { name: String @key  age: I64?  tags: [String]? }"
 PUT = "query put($a: I64, $b: I64) { insert P { name: 'ann', age: $a } insert P { name: 'bob', age: $b } }".replace(
