@@ -75,6 +75,8 @@ def conform(table_key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
 def _moving(schema: pa.Schema) -> pa.Schema:
     """The dataset's columns with tickets for Blobs."""
     names = blob_columns(schema)
+    if not names:
+        return schema.remove_metadata()
     return pa.schema([f if f.name not in names else pa.field(f.name, TICKET, f.nullable) for f in schema])
 
 
@@ -106,14 +108,14 @@ def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
     refuse_unstable(dataset, key)
     with lance_errors(f"writing {key}"):
         fragments = [FragmentMetadata.from_json(text) for text in change.fragments]
-        if change.overwrite or not dataset.get_fragments():
+        if change.overwrite or not len(dataset.fragment_ids()):
             for rows in (appends, upserts):
                 if rows is not None:
-                    fragments += _written(dataset, change, rows)
+                    fragments += _written(dataset, schema, change, rows)
             return lance.LanceOperation.Overwrite(dataset.lance_schema, fragments)
         if appends is not None:
-            fragments += _written(dataset, change, appends)
-        operation = _replace(dataset, change, upserts)
+            fragments += _written(dataset, schema, change, appends)
+        operation = _replace(dataset, schema, change, upserts)
         operation.new_fragments = [*operation.new_fragments, *fragments]
         _guard(dataset, operation)
         every_field(dataset, operation)
@@ -125,10 +127,10 @@ def _rows(key: str, rows: pa.Table | None, schema: pa.Schema) -> pa.Table | None
 
 
 def _written(
-    dataset: lance.LanceDataset, change: TableChange, rows: pa.Table, order: _Order | None = None
+    dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange, rows: pa.Table, order: _Order | None = None
 ) -> list[FragmentMetadata]:
     """The rows as new data files, in another order if one is given."""
-    if not blob_columns(dataset.schema):
+    if not blob_columns(schema):
         if order is None:
             return list(write_fragments(rows, dataset, mode="append"))
         parts = (rows.take(order[at : at + WRITE_ROWS]).combine_chunks() for at in range(0, len(order), WRITE_ROWS))
@@ -136,11 +138,11 @@ def _written(
         return list(write_fragments(pa.RecordBatchReader.from_batches(rows.schema, batches), dataset, mode="append"))
     if order is not None:
         rows = rows.take(order)
-    with own_errors(dataset.schema, filled(change.table_key, rows, dataset.schema, change.blobs)) as reader:
+    with own_errors(schema, filled(change.table_key, rows, schema, change.blobs)) as reader:
         return list(write_fragments(reader, dataset, mode="append"))
 
 
-def _replace(dataset: lance.LanceDataset, change: TableChange, upserts: pa.Table | None) -> Any:
+def _replace(dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange, upserts: pa.Table | None) -> Any:
     """Rows that go or change leave by deletion vectors; upserts come in new files, known rows under their old row ids.
 
     Lance's own merge does the same, but reads the row id of every row of the table first, anew for each version.
@@ -156,7 +158,7 @@ def _replace(dataset: lance.LanceDataset, change: TableChange, upserts: pa.Table
     new: list[FragmentMetadata] = []
     if upserts is not None:
         row_ids, order = _known_first(change.table_key, upserts, found)
-        new = _written(dataset, change, upserts, order)
+        new = _written(dataset, schema, change, upserts, order)
         begin = 0
         for fragment in new:  # rows without a row id are new ones: Lance numbers them
             mine = row_ids.slice(begin, fragment.physical_rows)
@@ -230,10 +232,10 @@ def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa
 
 def _guard(dataset: lance.LanceDataset, operation: Any) -> None:
     """Name the lowest fragment of the staged version in the update, so that two commits from it always collide."""
-    lowest = min(dataset.get_fragments(), key=lambda f: f.fragment_id).metadata
+    lowest = min(dataset.fragment_ids())
     touched = {f.id for f in operation.updated_fragments} | set(operation.removed_fragment_ids)
-    if lowest.id not in touched:
-        operation.updated_fragments = [*operation.updated_fragments, lowest]
+    if lowest not in touched:
+        operation.updated_fragments = [*operation.updated_fragments, dataset.get_fragment(lowest).metadata]
 
 
 def every_field(dataset: lance.LanceDataset, operation: Any) -> None:

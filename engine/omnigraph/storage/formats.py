@@ -33,7 +33,7 @@ _RELOAD = "export it (`omnigraph export`) and load it into a new graph"
 
 def stamp_of(manifest: lance.LanceDataset) -> int:
     """The stamp of an opened version of `__manifest`; none counts as 1."""
-    text = (manifest.schema.metadata or {}).get(STAMP.encode(), b"1").decode()
+    text = manifest.schema_metadata.get(STAMP, "1")
     return int(text) if text.isdecimal() else CURRENT + 1
 
 

@@ -91,7 +91,7 @@ def commit_rows(staged: StagedRows) -> tuple[lance.LanceDataset, dict[str, RowPl
         merge.use_index(False).conflict_retries(0).execute(manifest_table(rows, manifest.schema))
         return manifest, {}
     after = apply(manifest, staged.operation)
-    newest = max(fragment.fragment_id for fragment in after.get_fragments())
+    newest = max(after.fragment_ids())
     return after, {
         rows[offset]["object_id"]: RowPlace((newest << 32) + offset, row_id)
         for offset, row_id in enumerate(staged.row_ids)

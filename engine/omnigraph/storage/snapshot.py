@@ -118,8 +118,11 @@ class Snapshot:
 
     def schema(self, table_key: str) -> pa.Schema:
         """The stored columns of a table."""
-        schema: pa.Schema = self.dataset(table_key).schema
-        return schema
+        key = ("schema", table_key)
+        found: pa.Schema | None = self.state.memo.get(key)
+        if found is None:
+            found = self.state.memo[key] = self.dataset(table_key).schema
+        return found
 
     def scan(
         self, table_key: str, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None
@@ -180,7 +183,8 @@ class Snapshot:
         dataset = self.dataset(table_key)
         names = None if columns is None else list(columns)
         if names is not None:
-            unknown = [n for n in names if not n.startswith("_") and n not in dataset.schema.names]
+            stored = self.schema(table_key).names
+            unknown = [n for n in names if not n.startswith("_") and n not in stored]
             if unknown:
                 raise BadRequest(f"{table_key} has no column {', '.join(unknown)}", details={"table_key": table_key})
         return dataset.scanner(columns=names, filter=filter, limit=limit, prefilter=True)

@@ -30,11 +30,13 @@ def join_tail(engine: Engine, ref: TableRef) -> bool:
         Whether the head has moved; what moved it is for the caller to look at: another write may have been quicker.
     """
     pinned = engine.store.pinned(ref)
-    if not pinned.has_stable_row_ids or any("blob" in str(field.type).lower() for field in pinned.schema):
-        return False  # joining would copy every blob of the tail again and again
+    if not pinned.has_stable_row_ids:
+        return False
     with lance_errors(f"joining the short files of {ref.table_key}"):
         if pinned.stats.dataset_stats(max_rows_per_group=TAIL_ROWS)["num_small_files"] <= TAIL_FILES:
             return False
+        if any("blob" in str(field.type).lower() for field in pinned.schema):
+            return False  # joining would copy every blob of the tail again and again
         if inherited(pinned):
             return False  # Lance can't carry such an index over: `optimize` makes it anew first
         dataset = engine.store.version(ref.location, ref.branch, ref.version)
