@@ -23,7 +23,7 @@ from omnigraph.storage.arrow import TICKET
 from omnigraph.storage.blobs import blob_columns, filled, own_errors
 from omnigraph.storage.conditions import one_of
 from omnigraph.storage.formats import refuse_unstable
-from omnigraph.storage.layout import MARK
+from omnigraph.storage.layout import MARK, rows_per_file
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableChange
 
@@ -130,16 +130,17 @@ def _written(
     dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange, rows: pa.Table, order: _Order | None = None
 ) -> list[FragmentMetadata]:
     """The rows as new data files, in another order if one is given."""
+    how: dict[str, Any] = {"mode": "append", "max_rows_per_file": rows_per_file(change.table_key)}
     if not blob_columns(schema):
         if order is None:
-            return list(write_fragments(rows, dataset, mode="append"))
+            return list(write_fragments(rows, dataset, **how))
         parts = (rows.take(order[at : at + WRITE_ROWS]).combine_chunks() for at in range(0, len(order), WRITE_ROWS))
         batches = (batch for part in parts for batch in part.to_batches())
-        return list(write_fragments(pa.RecordBatchReader.from_batches(rows.schema, batches), dataset, mode="append"))
+        return list(write_fragments(pa.RecordBatchReader.from_batches(rows.schema, batches), dataset, **how))
     if order is not None:
         rows = rows.take(order)
     with own_errors(schema, filled(change.table_key, rows, schema, change.blobs)) as reader:
-        return list(write_fragments(reader, dataset, mode="append"))
+        return list(write_fragments(reader, dataset, **how))
 
 
 def _replace(dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange, upserts: pa.Table | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -12,7 +13,7 @@ from lance.fragment import write_fragments as lance_write_fragments
 from omnigraph.storage.blobs import BlobSource, blob_columns, filled, own_errors
 from omnigraph.storage.change import conform
 from omnigraph.storage.files import LocalFiles
-from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.layout import lance_branch, rows_per_file
 from omnigraph.storage.store import Store
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableRef
@@ -40,6 +41,7 @@ def write_fragments(
     root = parse_root(uri)
     path = root.join(ref.location) if ref.branch is None else root.join(ref.location, "tree", ref.branch)
     options = dict(root.options) or None
+    how: dict[str, Any] = {"max_rows_per_file": rows_per_file(ref.table_key), "storage_options": options}
     with lance_errors(f"writing data files of {ref.table_key}"):
         dataset = lance.dataset(path, storage_options=options)
         schema = dataset.schema
@@ -47,10 +49,10 @@ def write_fragments(
             return ()
         if isinstance(data, pa.Table) and not blob_columns(schema):
             rows = conform(ref.table_key, data, schema)
-            fragments = lance_write_fragments(rows, dataset, mode="append", storage_options=options)
+            fragments = lance_write_fragments(rows, dataset, mode="append", **how)
         else:
             with own_errors(schema, _conformed(ref.table_key, data, schema, blobs)) as reader:
-                fragments = lance_write_fragments(reader, dataset, mode="append", storage_options=options)
+                fragments = lance_write_fragments(reader, dataset, mode="append", **how)
     return tuple(json.dumps(f.to_json()) for f in fragments if f.physical_rows)
 
 

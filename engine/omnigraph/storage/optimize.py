@@ -27,7 +27,15 @@ from omnigraph.storage.engine import Engine
 from omnigraph.storage.formats import refuse_unstable
 from omnigraph.storage.history import compact_system
 from omnigraph.storage.index_kinds import inherited
-from omnigraph.storage.layout import ACTORS, COMMITS, MANIFEST, RECOVERIES, check_operation_id, lance_branch
+from omnigraph.storage.layout import (
+    ACTORS,
+    COMMITS,
+    MANIFEST,
+    RECOVERIES,
+    check_operation_id,
+    lance_branch,
+    rows_per_file,
+)
 from omnigraph.storage.manifest import ManifestState, Pin, pin_of
 from omnigraph.storage.publish import CommitDraft, publish
 from omnigraph.storage.sidecar import Sidecar, SidecarTable, now_text
@@ -232,7 +240,7 @@ def _prepare(engine: Engine, branch: str, ref: TableRef) -> _Job | TableOptimize
     except Conflict as error:
         return _result(engine, ref, ref, dataset, nothing, "skipped", "NoStableRowIds", error.message)
     with lance_errors(f"compacting {ref.table_key}"):
-        plan = Compaction.plan(dataset, {})
+        plan = Compaction.plan(dataset, {"target_rows_per_fragment": rows_per_file(ref.table_key)})
         if plan.tasks and _unmarked_nulls(dataset):
             message = (
                 "omnigraph 0.7 wrote its null blobs in a way that compaction turns into empty ones: it stays as it is; "
