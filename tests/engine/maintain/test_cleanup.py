@@ -255,16 +255,16 @@ def test_what_an_interrupted_write_needs_stays(graph: omnigraph.Graph) -> None:
 
 def test_a_publish_that_stood_still_comes_second(graph: omnigraph.Graph, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lance tells two commits from one version apart by the versions between, which a cleanup would have taken."""
-    other, write, before = omnigraph.open(graph.uri), publish.replace_rows, own(graph, "main")
+    other, write, before = omnigraph.open(graph.uri), publish.commit_rows, own(graph, "main")
 
     def stand_still(*given: Any) -> Any:
-        monkeypatch.setattr(publish, "replace_rows", write)
+        monkeypatch.setattr(publish, "commit_rows", write)
         for i in range(COMMITS):
             put(other, f"q{i}", type="Q")
         assert other.cleanup(keep=1, confirm=True).failed == ()
         return write(*given)
 
-    monkeypatch.setattr(publish, "replace_rows", stand_still)
+    monkeypatch.setattr(publish, "commit_rows", stand_still)
     put(graph, "late")
     later = omnigraph.open(graph.uri)
     assert len(own(later, "main")) == len(before) + COMMITS + 1

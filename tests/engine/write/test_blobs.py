@@ -466,7 +466,7 @@ def test_a_load_killed_before_it_commits_leaves_the_blobs_as_they_were(people: G
     code = (
         "import os, omnigraph\n"
         "from omnigraph.storage import commit\n"
-        "commit._Write._publish = lambda self: os._exit(9)\n"
+        "commit._Write._publish = lambda *_: os._exit(9)\n"
         f"omnigraph.open({people.uri!r}).load({str(tmp_path / 'more.ndjson')!r}, mode='merge')\n"
     )
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "TMPDIR": str(tmp_path)}, check=False)
