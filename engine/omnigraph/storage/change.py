@@ -44,6 +44,8 @@ WRITE_ROWS = 1 << 16
 _Order: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
 _NONE: pa.Array[Any] = pa.array([], pa.uint64())
+_NO_IDS: pa.Array[Any] = pa.array([], pa.string())
+_NOWHERE = pa.table({"id": _NO_IDS, "_rowaddr": _NONE, "_rowid": _NONE})
 
 
 def conform(table_key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -52,14 +54,15 @@ def conform(table_key: str, rows: pa.Table, schema: pa.Schema) -> pa.Table:
     Raises:
         BadRequest: a column is missing, unknown, of another type, or null where it must not be.
     """
-    missing = [n for n in schema.names if n not in rows.column_names]
-    unknown = [n for n in rows.column_names if n not in schema.names]
+    wanted, given = schema.names, rows.column_names
+    missing = [n for n in wanted if n not in given]
+    unknown = [n for n in given if n not in wanted]
     if missing or unknown:
         raise BadRequest(
             f"{table_key}: the rows' columns differ from the table's: missing {missing}, unknown {unknown}",
             details={"table_key": table_key, "missing": missing, "unknown": unknown},
         )
-    rows = rows.select(schema.names)
+    rows = rows.select(wanted)
     schema = _moving(schema)
     for field in schema:
         if not field.nullable and rows[field.name].null_count:
@@ -93,17 +96,21 @@ def rows_foreseen(dataset: lance.LanceDataset, change: TableChange) -> int | Non
     return rows + change.upserts.num_rows - known
 
 
-def stage(dataset: lance.LanceDataset, change: TableChange) -> Any:
+def stage(dataset: lance.LanceDataset, change: TableChange, schema: pa.Schema | None = None) -> Any:
     """Write the change's data files and return the Lance operation that makes them a version. Nothing is visible.
+
+    Args:
+        schema: the dataset's, where it is known.
 
     Raises:
         BadRequest: the rows don't fit the table; an id stands twice in the upserts.
         Conflict: the table was made without stable row ids.
     """
-    key, schema = change.table_key, dataset.schema
+    key, schema = change.table_key, schema or dataset.schema
     upserts = _rows(key, change.upserts, schema)
     appends = _rows(key, change.appends, schema)
-    if upserts is not None and pc.count_distinct(upserts["id"]).as_py() != upserts.num_rows:
+    many = upserts is not None and upserts.num_rows > 1
+    if upserts is not None and many and pc.count_distinct(upserts["id"]).as_py() != upserts.num_rows:
         raise BadRequest(f"{key}: an id stands twice among the rows to write", details={"table_key": key})
     refuse_unstable(dataset, key)
     with lance_errors(f"writing {key}"):
@@ -150,8 +157,10 @@ def _replace(dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange
     """
     columns = (change.delete_ids, None if upserts is None else upserts["id"])
     ids = [_flat(column) for column in columns if column is not None]
-    wanted = pa.concat_arrays([part.cast(pa.string()) for part in ids]) if ids else pa.array([], pa.string())
-    if change.places is not None and change.delete_ids is None:
+    wanted = pa.concat_arrays([part.cast(pa.string()) for part in ids]) if ids else _NO_IDS
+    if not len(wanted):
+        found = _NOWHERE
+    elif change.places is not None and change.delete_ids is None:
         found = change.places.rows.filter(pc.is_in(_flat(change.places.rows["id"]), value_set=wanted)).combine_chunks()
     else:
         found = _find(dataset, wanted)
@@ -174,6 +183,8 @@ def _replace(dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange
 def _flat(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
     if not isinstance(column, pa.ChunkedArray):
         return column
+    if column.num_chunks == 1:
+        return column.chunks[0]
     return pa.concat_arrays(column.chunks or [pa.array([], column.type)])
 
 
@@ -189,16 +200,17 @@ def _find(dataset: lance.LanceDataset, ids: pa.Array[Any]) -> pa.Table:
     else:
         scan = dataset.scanner(batch_size=SCAN_ROWS, **wanted).to_batches()
         parts = [pa.Table.from_batches([b.filter(pc.is_in(b.column("id"), value_set=ids))]) for b in scan]
-    if not parts:
-        return pa.table({"id": pa.array([], pa.string()), **dict.fromkeys(("_rowaddr", "_rowid"), _NONE)})
-    return pa.concat_tables(parts).combine_chunks()
+    return pa.concat_tables(parts).combine_chunks() if parts else _NOWHERE
 
 
 def without(
     dataset: lance.LanceDataset, addresses: np.ndarray[Any, np.dtype[np.uint64]]
 ) -> tuple[list[FragmentMetadata], list[int]]:
     """(fragments with deletion vectors for the rows at these addresses, numbers of fragments that are left empty)."""
-    updated, removed = [], []
+    updated: list[FragmentMetadata] = []
+    removed: list[int] = []
+    if not len(addresses):
+        return updated, removed
     fragment_ids = addresses >> np.uint64(32)
     for fragment_id in np.unique(fragment_ids):
         offsets = addresses[fragment_ids == fragment_id] & np.uint64(0xFFFFFFFF)

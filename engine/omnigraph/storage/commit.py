@@ -229,7 +229,8 @@ class _Write:
         self.handles[change.table_key] = dataset
         self._check_files(change, ref)
         known = change.places is None or change.places.ref == ref  # elsewhere once the table was compacted meanwhile
-        operation = stage(dataset, change if known else replace(change, places=None))
+        change = change if known else replace(change, places=None)
+        operation = stage(dataset, change, self.engine.store.schema(dataset))
         self._learn(change, operation)
         return operation
 
@@ -280,6 +281,7 @@ class _Write:
             if not neutral(dataset, ref.version, below):
                 raise ExpectedVersionMismatch(key, [ref.branch, ref.version], [self.lineage, below])
             self.refs[key] = replace(ref, version=below)
+        self.engine.store.keep_schema(dataset, self.handles[key])
         self.handles[key] = dataset
 
     def _begin_ready(self) -> Future[Ready | None] | None:

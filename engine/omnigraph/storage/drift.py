@@ -84,9 +84,6 @@ def _same_files(dataset: lance.LanceDataset, kind: str, version: int) -> bool:
     if kind != "BaseOperation":
         return False
     before, after = (dataset.checkout_version(v) for v in (version - 1, version))
-    if not before.schema.equals(after.schema):
-        return False
-    old, new = before.get_fragments(), after.get_fragments()
-    return len(old) == len(new) and all(
-        one.metadata.to_json() == other.metadata.to_json() for one, other in zip(old, new, strict=True)
-    )
+    return before.schema.equals(after.schema) and [f.metadata for f in before.get_fragments()] == [
+        f.metadata for f in after.get_fragments()
+    ]

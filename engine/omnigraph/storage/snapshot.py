@@ -118,11 +118,7 @@ class Snapshot:
 
     def schema(self, table_key: str) -> pa.Schema:
         """The stored columns of a table."""
-        key = ("schema", table_key)
-        found: pa.Schema | None = self.state.memo.get(key)
-        if found is None:
-            found = self.state.memo[key] = self.dataset(table_key).schema
-        return found
+        return self._engine.store.schema(self.dataset(table_key))
 
     def scan(
         self, table_key: str, columns: Sequence[str] | None = None, filter: str | None = None, limit: int | None = None

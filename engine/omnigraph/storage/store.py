@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Collection
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import lance
 import pyarrow as pa
@@ -59,6 +60,7 @@ class Store:
         self.short_files = ShortFiles()
         self._pid = os.getpid()
         self._pinned: OrderedDict[tuple[Any, ...], lance.LanceDataset] = OrderedDict()
+        self._schemas: WeakKeyDictionary[lance.LanceDataset, pa.Schema] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._moved: Moved | None = None
         self._listed: dict[str, tuple[int, int]] = {}  # folder of versions → the newest, the folder's change then
@@ -169,6 +171,22 @@ class Store:
                 raise
         self.remember(ref, handle)
         return handle
+
+    def schema(self, handle: lance.LanceDataset) -> pa.Schema:
+        """The columns of a pinned handle; Lance makes its answer anew each time it is asked."""
+        with self._lock:
+            known = self._schemas.get(handle)
+        if known is None:
+            known = handle.schema
+            with self._lock:
+                self._schemas[handle] = known
+        return known
+
+    def keep_schema(self, handle: lance.LanceDataset, before: lance.LanceDataset) -> None:
+        """Note that a handle has the columns of an earlier one, where those are known."""
+        with self._lock:
+            if before in self._schemas:
+                self._schemas[handle] = self._schemas[before]
 
     def check_version(self, ref: TableRef, cause: Exception | None = None) -> None:
         """Raise NotFound (`version_removed`) unless the version is there, whatever handle of it is still kept."""

@@ -76,7 +76,12 @@ def joined(column: Array | Chunked, *more: Array | Chunked) -> Array:
     return pa.concat_arrays(chunks or [pa.array([], pa.string())])
 
 
-_KINDS: dict[type, pa.DataType] = {str: pa.string(), float: pa.float64(), bool: pa.bool_()}
+_KINDS: dict[type, pa.DataType] = {
+    str: pa.string(),
+    float: pa.float64(),
+    bool: pa.bool_(),
+    int: pa.int64(),
+}
 """What Arrow would take these for too, after a look at every value."""
 
 _UNSIGNED = pa.list_(pa.uint64())
@@ -237,12 +242,13 @@ def _vector(column: Array, kind: Type) -> Cast:
     target = arrow_type(kind)
     if source == target:
         return Cast(column)
-    lengths = pc.list_value_length(column)
-    wrong = pc.and_(pc.is_valid(column), pc.not_equal(lengths, kind.dim))
-    bad = wrong if pc.any(wrong).as_py() else None
+    wrong = pc.not_equal(pc.list_value_length(column), kind.dim)
+    bad = pc.and_(pc.is_valid(column), pc.fill_null(wrong, False)) if wrong.true_count else None
     if bad is not None:
         column = pc.if_else(bad, _nulls(len(column), source), column)
-    return Cast(column.cast(pa.list_(source.value_type)).cast(target, safe=False), bad)
+    plain = pa.list_(source.value_type)
+    column = column if source == plain else column.cast(plain)
+    return Cast(column.cast(target, safe=False), bad)
 
 
 def _finite(cast: Cast) -> Cast:

@@ -58,7 +58,8 @@ class Committed:
     def _matching(self, table_key: str, column: str, values: Column, names: list[str]) -> pa.Table:
         if self._empty(table_key) or len(values) == 0:
             return self._none(table_key, names)
-        wanted = pc.unique(one_chunk(values)).drop_null()
+        wanted = one_chunk(values)
+        wanted = (pc.unique(wanted) if len(wanted) > 1 else wanted).drop_null()
         whole = column == "id" and len(names) > 1 and "_rowid" not in names
         if whole and len(wanted) <= TAKE_LIMIT:
             found, self._places = self.snapshot.with_ids(table_key, wanted.to_pylist(), names)
@@ -166,6 +167,8 @@ def refuse_repeated(entity: NodeType | EdgeType, stored: Column, met: int | None
     Raises:
         Conflict: an id stands at a row that isn't meant.
     """
+    if met is None and len(stored) < 2:
+        return
     ids = one_chunk(stored)
     if len(ids) == (pc.count_distinct(ids).as_py() if met is None else met):
         return

@@ -142,9 +142,13 @@ def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, ex
         )
     if kind.base == "Vector":
         vectors = one_chunk(column)
-        flat = pc.fill_null(vectors.flatten(), np.float32("nan"))
+        flat = vectors.flatten()
+        if flat.null_count:
+            flat = pc.fill_null(flat, np.float32("nan"))
         matrix = np.asarray(flat, dtype=np.float32).reshape(-1, kind.dim)
         broken = ~np.isfinite(matrix).all(axis=1) | ~matrix.any(axis=1)
+        if not broken.any():
+            return
         mask_valid = np.zeros(len(vectors), dtype=bool)
         mask_valid[np.asarray(pc.is_valid(vectors))] = broken
         findings.add_rows(

@@ -166,7 +166,9 @@ def _changed(entity: NodeType | EdgeType, rows: pa.Table, stored: pa.Table, blob
         if pa.types.is_nested(field.type):
             nested.append((new, old))
             continue
-        equal = pc.or_(pc.fill_null(pc.equal(new, old), False), pc.and_(pc.is_null(new), pc.is_null(old)))
+        equal = pc.equal(new, old)
+        if equal.null_count:
+            equal = pc.or_(pc.fill_null(equal, False), pc.and_(pc.is_null(new), pc.is_null(old)))
         same = equal if same is None else pc.and_(same, equal)
     if same is not None and same.true_count == 0:
         return rows

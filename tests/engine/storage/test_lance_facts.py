@@ -247,3 +247,20 @@ def test_an_inverted_index_with_a_longest_word_leaves_conditions_to_the_btree(
     dataset.create_scalar_index("id", "BTREE", name="b")
     plan = dataset.scanner(columns=["n"], filter="id = 'number 7'", prefilter=True).explain_plan()
     assert ("ScalarIndexQuery" in str(plan)) == answers
+
+
+def test_the_metadata_of_fragments_is_equal_where_their_json_is(tmp_path: Path) -> None:
+    dataset = make(tmp_path / "t", rows(["a", "b", "c"]))
+    for change in (CHANGES["append"], CHANGES["upsert"], CHANGES["delete"]):
+        dataset = apply(dataset, stage(dataset, change), "S")
+    old = dataset.version
+    dataset.delete("id = 'new'")
+    again = lance.dataset(dataset.uri)
+    versions = [dataset.checkout_version(v) for v in range(1, old + 1)] + [dataset, again]
+    fragments = [fragment.metadata for version in versions for fragment in version.get_fragments()]
+    alike = 0
+    for one in fragments:
+        for other in fragments:
+            assert (one == other) == (one.to_json() == other.to_json())
+            alike += one == other
+    assert len(fragments) < alike < len(fragments) ** 2

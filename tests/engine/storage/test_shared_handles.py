@@ -34,3 +34,19 @@ def test_reading_a_transaction_leaves_the_handle_to_its_readers(tmp_path: Path) 
         for reader in readers:
             reader.join()
     assert failures == []
+
+
+def test_the_columns_kept_with_a_handle_are_its_own(tmp_path: Path) -> None:
+    uri = tmp_path / "graph.omni"
+    graph = omnigraph.init(uri, schema="node Item { name: String @key }")
+    for name in ("a", "b"):
+        graph.mutate(f'query put() {{ insert Item {{ name: "{name}" }} }}')
+    before = graph.snapshot()
+    graph.schema.apply("node Item { name: String @key  size: I64? }")
+    after = graph.snapshot()
+    graph.mutate('query put() { insert Item { name: "c", size: 3 } }')
+    for snapshot, names in ((before, ["id", "name"]), (after, ["id", "name", "size"])):
+        assert snapshot.schema("node:Item").names == names == snapshot.dataset("node:Item").schema.names
+    now = graph.snapshot()
+    assert now.schema("node:Item").equals(now.dataset("node:Item").schema, check_metadata=True)
+    assert now.scan("node:Item", ["id", "size"]).sort_by("id").to_pylist()[2] == {"id": "c", "size": 3}
