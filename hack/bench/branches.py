@@ -85,6 +85,7 @@ def main(count: int, branches: int) -> None:
         repository.build_indices("main", {"node:P": [("id", "BTREE")]})
         small_changes(repository, count, "indexed")
         big_load(repository, count)
+        repository.close()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """What a one-row upsert costs on S3: `python hack/bench/s3_commit.py [commits]`; requests, bytes and milliseconds.
 
-The server is moto's in this process, so the times say little beside the counts.
+Counted is a closed loop with all that follows it: the look at the newest version, and rows of the history, which are
+written for several commits together. The server is moto's in this process, so the times say little beside the counts.
 """
 
 from __future__ import annotations
@@ -33,18 +34,15 @@ def main(commits: int) -> None:
         repository.build_indices("main", {"node:P": [("id", "BTREE")]})
         repository.close()
         times: list[float] = []
-        seen: Counter[str] = Counter()
-        sent = 0
+        s3.reset()
         for i in range(commits):
             base = repository.snapshot()
-            s3.reset()
             began = time.perf_counter()
             change = TableChange("node:P", upserts=rows([f"p{i}"], i))
             repository.commit(Staging("main", WriterKind.MUTATION, (change,)), base)
             times.append((time.perf_counter() - began) * 1000)
-            repository.close()
-            seen += s3.seen
-            sent += s3.sent
+        repository.close()
+        seen, sent = Counter(s3.seen), s3.sent
         kinds = ", ".join(f"{count / commits:.1f} {kind}" for kind, count in seen.most_common())
         print(
             f"one-row upsert on S3, {commits} commits: {sum(seen.values()) / commits:.1f} requests ({kinds}), "

@@ -20,7 +20,7 @@ from ulid import ULID
 from omnigraph import maintain
 from omnigraph.graph import Schema
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind, commit, tail
+from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind, commit, history, tail
 from omnigraph.storage.layout import MANIFEST, SCHEMA_LOCK
 from omnigraph.storage.lineage import branch_names
 from omnigraph.write import merging
@@ -37,6 +37,7 @@ edge Knows: Person -> Person {
 }
 """
 ACTOR = "alice"
+NEVER = 3600.0
 CREATION = "01J9ZC4T5E8QK3W7R2N6M1XV00"
 
 
@@ -274,6 +275,17 @@ def append_unhealed(uri: str, name: str, operation_id: str, reads: list[str]) ->
     append_person(Repository.open(uri), name, operation_id, reads=frozenset(reads))
 
 
+def put_off(uri: str) -> None:
+    """In a child: commits whose rows in the history wait for one another."""
+    history.LINGER_SECONDS = NEVER
+    repository = Repository.open(uri)
+    for i in range(3):
+        staging = Staging("main", WriterKind.MUTATION, (TableChange("node:Person", appends=people([f"n{i}"], i)),),
+                          operation_id=f"OPWAIT{i}", actor=f"actor-{i}")  # fmt: skip
+        repository.commit(staging, repository.snapshot())
+    repository.close()
+
+
 def fragmented(uri: str) -> None:
     build(uri)
     fragment(Repository.open(uri))
@@ -455,6 +467,7 @@ IN_A_FOLDER = {"over-another": Scenario(over_another, "main", "OPOVER", joins=Tr
 def perform(uri: str, module: str, name: str) -> None:
     """In a child: what the function of that name does to the graph, or to the place where none is yet."""
     act = getattr(import_module(module), name)
+    history.LINGER_SECONDS = NEVER  # the same steps each time
     if act is create:
         act(uri)
         return

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from omnigraph.errors import RecoveryPending
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind
+from omnigraph.storage import CommitInfo, Repository, Staging, TableChange, WriterKind
+from omnigraph.storage.layout import lance_branch
 from tests.crash import crash_scenarios as scenarios
 from tests.crash.matrix import Matrix, check_sound, check_whole, pending
 
@@ -177,3 +178,52 @@ def test_two_writers_die_at_once(folders: Matrix, uri: str, one: str, other: str
     assert [len(dev[key]) for key in ("node:Person", "node:City")] == [3, 0]
     repository.close()
     check_sound(repository)
+
+
+@pytest.mark.parametrize(
+    "place", ["publish.done:3", "sidecar.removed:3", "history.commit:1", "history.actor:1", "then history.gap-filled:1"]
+)
+def test_commits_that_waited_for_their_rows_are_not_lost(folders: Matrix, uri: str, place: str) -> None:
+    """On the branch they were made on, and on one that began from them."""
+    Repository.open(uri).sweep("full")
+    later = place.removeprefix("then ")
+    at = later if later == place else "sidecar.removed:3"
+    ended = folders.nursery.run(scenarios.put_off, uri, kill_at=at)
+    assert ended.code == -signal.SIGKILL
+    if later != place:
+        folders.kill(uri, scenarios.mutation, later)
+    reader = Repository.open(uri, read_only=True)
+    made = _waited(reader, "main")
+    assert [c.id for c in reader.head().unrecorded] == [c.id for c in made[:-1]]
+    repository = Repository.open(uri)
+    left = pending(repository)
+    if later != place:
+        repository.sweep("full")
+    repository.create_branch("late")
+    assert _waited(reader, "late") == made
+    for branch in ("late", "main"):
+        change = TableChange("node:Person", appends=scenarios.people(["end"], 1))
+        repository.commit(Staging(branch, WriterKind.MUTATION, (change,)), repository.snapshot(branch))
+        assert _waited(Repository.open(uri, read_only=True), branch) == made
+        table = repository.engine.store.latest("_graph_commits.lance", lance_branch(branch)).to_table()
+        ids = table["graph_commit_id"].to_pylist()
+        assert [ids.count(c.id) for c in made] == [1, 1, 1], branch
+        actors = repository.engine.store.latest("_graph_commit_actors.lance").to_table().to_pylist()
+        assert [a["actor_id"] for a in actors if a["graph_commit_id"] in {c.id for c in made}] == [
+            c.actor for c in made
+        ], branch
+    repository.close()
+    check_whole(repository, "main", recovered=left)
+    check_sound(repository)
+
+
+def _waited(repository: Repository, branch: str) -> list[CommitInfo]:
+    """The commits of `put_off`, oldest first, read as one commit and as an operation too."""
+    found = [c for c in repository.commits(branch, limit=1000) if (c.operation_id or "").startswith("OPWAIT")]
+    assert [c.operation_id for c in found] == ["OPWAIT2", "OPWAIT1", "OPWAIT0"]
+    assert [c.actor for c in found] == ["actor-2", "actor-1", "actor-0"]
+    for commit in found:
+        done = repository.done_before(branch, str(commit.operation_id))
+        assert done is not None
+        assert done.id == commit.id == repository.snapshot(branch, at=commit.id).head.id
+    return found[::-1]

@@ -63,6 +63,7 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
     if engine.manifest.exists(SCHEMA_LOCK):
         raise _schema_changing(name)
     _clear_leftovers(engine, name, base)
+    engine.history.settle()  # or the branch's first write would add the same rows to a table of its own
     with fork_lock(engine.store, exclusive=False), lance_errors(f"creating branch {name}"):
         source = engine.store.version(MANIFEST, lineage, base.version)
         try:
@@ -174,7 +175,7 @@ def delete_branch(engine: Engine, name: str) -> BranchInfo:
     """
     if lance_branch(name) is None or name.startswith("__"):
         raise BadRequest(f"branch {name!r} can't be deleted", details={"branch": name})
-    engine.history.afterwards.settle()  # rows that are about to be written to what goes
+    engine.history.settle()  # rows that are about to be written to what goes
     with fork_lock(engine.store, exclusive=True, wait=WAIT_SECONDS) as held:
         if not held and engine.sidecars.tells_the_dead:
             raise _busy(name, "can't be deleted while branches get their first writes: retry")
@@ -248,7 +249,7 @@ def undo_branch(engine: Engine, made: BranchInfo) -> bool:
     under that lock a head that still is the inherited one means that no writer is past its fork. Where there is no such
     lock (object stores), the branch stays: it sees what its base sees and nothing else.
     """
-    engine.history.afterwards.settle()  # rows that are about to be written to what goes
+    engine.history.settle()  # rows that are about to be written to what goes
     with fork_lock(engine.store, exclusive=True) as held:
         if not held or engine.manifest.current(made.name).head.id != made.head.id:
             return False

@@ -105,7 +105,7 @@ def cleanup(
         raise BadRequest(f"keep is {keep}: at least the newest commit of every branch stays")
     if older_than is not None and older_than < timedelta(0):
         raise BadRequest("older_than is an age: it can't be negative")
-    engine.history.afterwards.settle()
+    engine.history.settle()
     reclaimed = _reclaim(engine, confirm=confirm)
     gone = {(r.location, lance_branch(r.branch)) for r in reclaimed if r.action in ("reclaimed", "planned")}
     tables = locations_of(engine)

@@ -61,7 +61,7 @@ def commit(engine: Engine, staging: Staging, base: ManifestState) -> CommitInfo:
         if operation_id and not staging.fresh:
             done = engine.history.find_operation(branch, operation_id, state.head)
             if done is not None:
-                engine.history.fill_gap(state.head, branch)
+                engine.history.complete(state.head, branch)
                 return done
             if engine.history.find_recovery(branch, name, state.head) is not None:
                 name = new_ulid()  # an attempt of this name was rolled back: a sweep must not take ours for it

@@ -1,12 +1,19 @@
 """The graph's history: `_graph_commits`, `_graph_commit_actors`, `_graph_commit_recoveries` (01 §1.5, 1.6).
 
-The manifest's head row is the authority; these tables follow it. What is missing in them is appended by the next
-publish. Rows are told apart by the commit's id, so a row that two processes append counts once.
+The manifest's head row is the authority; these tables follow it. Rows are told apart by the commit's id, so a row that
+two processes append counts once.
+
+A commit's rows are put off: those of several commits are appended together, when enough of them wait or when nothing
+was published for a moment. Until then the head row carries the commits. So at every publish each commit of the lineage
+is in the tables or in the head row: a publisher carries on those that its own process has put off, and whatever else
+the head row names it first adds to the tables. Who finds his commits in the head row no longer has nothing to append.
 """
 
 from __future__ import annotations
 
 import json
+import logging
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,8 +23,9 @@ from typing import Any
 import lance
 import pyarrow as pa
 
-from omnigraph.errors import NotFound
-from omnigraph.storage.afterwards import Afterwards
+from omnigraph.errors import NotFound, OmniGraphError
+from omnigraph.storage.afterwards import Afterwards, Later
+from omnigraph.storage.conditions import one_of
 from omnigraph.storage.layout import ACTORS, COMMITS, MAIN, RECOVERIES, lance_branch, quoted
 from omnigraph.storage.lineage import while_branches_go
 from omnigraph.storage.manifest import Manifest
@@ -25,8 +33,23 @@ from omnigraph.storage.steps import Step, reach
 from omnigraph.storage.store import Store, create_dataset
 from omnigraph.storage.translate import is_commit_race, lance_errors
 from omnigraph.storage.types import CommitInfo
+from omnigraph.storage.unrecorded import Unrecorded, named_by
 
-__all__ = ["History", "commit_rows", "compact", "compact_system"]
+__all__ = ["History", "commit_rows", "compact", "compact_system", "may_compact"]
+
+log = logging.getLogger(__name__)
+
+FLUSH_AT = 8
+"""Commits of a branch that are appended together: a head row that carries them stays small."""
+
+LINGER_SECONDS = 0.1
+"""How long after the last publish rows wait for those of another one."""
+
+SLOWER_ON_A_STORE = 10
+"""Times that, on an object store: a loop's commits take so much longer there, and each append is several requests."""
+
+MOST_CARRIED = 32
+"""Commits that a head row carries at most; more of them wait only where they can't be appended."""
 
 _ID: pa.Field[Any] = pa.field(
     "graph_commit_id", pa.string(), False, metadata={"lance-schema:unenforced-primary-key": "true"}
@@ -120,47 +143,117 @@ class History:
         self.store = store
         self.manifest = manifest
         self.afterwards = Afterwards()
-        self._recorded: set[str] = set()
-        self._lock = threading.RLock()
+        self._unrecorded = Unrecorded()
+        self._later = Later(LINGER_SECONDS * (1 if store.root.is_local else SLOWER_ON_A_STORE))
+        self._doubtful: set[str] = set()
+        self._pid = os.getpid()
+        self._writing = threading.RLock()
 
     # --- writing ---
 
     def record(self, commit: CommitInfo, branch: str) -> None:
-        """Append the commit and its actor to the branch's commit table. What is already there isn't added again."""
-        with self._lock, lance_errors(f"recording commit {commit.id}"):
-            if commit.id in self._recorded:
-                return
-            self._append(COMMITS, branch, commit_rows([commit]))
-            reach(Step.HISTORY_COMMIT)
-            if commit.actor is not None:
-                self._append(ACTORS, MAIN, actor_rows([commit]))
-            reach(Step.HISTORY_ACTOR)
-            self._recorded.add(commit.id)
+        """Append the rows of a commit that has none, at once."""
+        with self._writing, lance_errors(f"recording commit {commit.id}"):
+            self._add([commit], branch)
 
-    def fill_gap(self, head: CommitInfo, branch: str) -> None:
-        """Before the head row is overwritten: append its commit where a crash kept it from the tables."""
-        self.afterwards.settle()
-        with self._lock, lance_errors(f"completing the history of branch {branch}"):
-            if head.id in self._recorded:
+    def put_off(self, commit: CommitInfo) -> None:
+        """A commit of ours is published, and its rows are to follow."""
+        self._later.call(self._flush_all, now=self._unrecorded.add(commit) >= FLUSH_AT)
+
+    def carried(self, head: CommitInfo, branch: str) -> tuple[CommitInfo, ...]:
+        """Before the head row is overwritten: what the new one must carry, so that no commit is lost.
+
+        That is what this process has put off. What another one has put off, or left as it died, gets its rows here.
+        """
+        left = self._unrecorded.without_rows(named_by(head), branch)
+        if len(left) < MOST_CARRIED and self._unrecorded.all_wait(left, branch):
+            return left
+        self.complete(head, branch)
+        return ()
+
+    def complete(self, head: CommitInfo, branch: str) -> None:
+        """Append what a head row names and the branch's tables lack, because of a crash or since it was put off."""
+        with self._writing, lance_errors(f"completing the history of branch {branch}"):
+            self.flush(branch)
+            left = self._unrecorded.without_rows(named_by(head), branch)
+            if left:
+                self._add_missing(left, branch)
+
+    def flush(self, branch: str) -> None:
+        """Append what was put off on a branch."""
+        with self._writing, lance_errors(f"recording commits of branch {branch}"):
+            waiting = self._unrecorded.waiting(branch)
+            if not waiting:
                 return
-            commits = self._lineage(branch)
-            if not commits.count_rows(f"graph_commit_id = {quoted(head.id)}"):
-                own = self._own(branch)
-                self._merge(own, commit_rows([head]))
-                reach(Step.HISTORY_GAP_FILLED)
-            if head.actor is not None:
-                actors = self.store.latest(ACTORS)
-                if not actors.count_rows(f"graph_commit_id = {quoted(head.id)}"):
-                    self._merge(actors, actor_rows([head]))
-            self._recorded.add(head.id)
+            try:
+                head = self.manifest.current(branch).head
+            except NotFound:  # the branch has gone
+                self._unrecorded.forget(waiting, branch)
+                return
+            # What it doesn't name has its rows from another publisher, or belongs to a branch that was made anew.
+            named = {c.id for c in named_by(head)}
+            rows = [c for c in waiting if c.id in named]
+            if rows and branch in self._doubtful:
+                self._add_missing(rows, branch)
+            elif rows:
+                self._add(rows, branch)
+            self._doubtful.discard(branch)
+            self._unrecorded.forget(waiting, branch)
+
+    def settle(self) -> None:
+        """Wait for all that follows the publishes so far: rows of commits, and the manifest's upkeep."""
+        if self._pid != os.getpid():
+            return
+        self.afterwards.settle()
+        self._flush_all()
+        self._later.done()
+
+    def _flush_all(self) -> None:
+        """Nobody is told of a failure but the log: the head row carries what has no rows yet."""
+        for branch in self._unrecorded.branches():
+            try:
+                self.flush(branch)
+            except OmniGraphError as error:
+                log.warning("the history rows of commits on branch %s follow later: %s", branch, error.message)
+
+    def _add(self, commits: Sequence[CommitInfo], branch: str) -> None:
+        """Append rows of commits that have none."""
+        self._doubtful.add(branch)  # until all of it is done
+        self._append(COMMITS, branch, commit_rows(commits))
+        reach(Step.HISTORY_COMMIT)
+        actors = actor_rows(commits)
+        if actors.num_rows:
+            self._append(ACTORS, MAIN, actors)
+        reach(Step.HISTORY_ACTOR)
+        self._doubtful.discard(branch)
+        self._unrecorded.recorded(commits, branch)
+
+    def _add_missing(self, commits: Sequence[CommitInfo], branch: str) -> None:
+        """Add the rows of those commits that haven't them yet."""
+        missing = self._missing(self._lineage(branch), commits)
+        if missing:
+            self._merge(self._own(branch), commit_rows(missing))
+            reach(Step.HISTORY_GAP_FILLED)
+        acted = [c for c in commits if c.actor is not None]
+        if acted:
+            actors = self.store.latest(ACTORS)
+            missing = self._missing(actors, acted)
+            if missing:
+                self._merge(actors, actor_rows(missing))
+        self._unrecorded.recorded(commits, branch)
+
+    def _missing(self, dataset: lance.LanceDataset, commits: Sequence[CommitInfo]) -> list[CommitInfo]:
+        where = one_of("graph_commit_id", pa.array([c.id for c in commits], pa.string()))
+        there = dataset.scanner(columns=["graph_commit_id"], filter=where).to_table()["graph_commit_id"].to_pylist()
+        return [c for c in commits if c.id not in there]
 
     def adopt(self, commits: Sequence[CommitInfo], branch: str) -> None:
         """Add another branch's commits to this one's table, so that they outlive the other. Repeating it adds nothing.
 
         Until a commit of this branch names one of them as its parent, nothing of them is seen.
         """
-        self.afterwards.settle()
-        with self._lock, lance_errors(f"completing the history of branch {branch}"):
+        self.settle()
+        with self._writing, lance_errors(f"completing the history of branch {branch}"):
             known = set(self._lineage(branch).to_table(columns=["graph_commit_id"])["graph_commit_id"].to_pylist())
             missing = [c for c in commits if c.id not in known]
             if missing:
@@ -258,12 +351,12 @@ class History:
         return None
 
     def _matching(self, branch: str, where: str, head: CommitInfo) -> list[CommitInfo]:
-        return [head, *self._read(self._lineage(branch), where)]
+        return [*reversed(named_by(head)), *self._read(self._lineage(branch), where)]
 
     def commits(self, branch: str, head: CommitInfo) -> list[CommitInfo]:
         """The branch's commits, newest first, along first and merged parents from the head."""
         found = {c.id: c for c in self._read(self._lineage(branch), None)}
-        found[head.id] = head
+        found |= {c.id: c for c in named_by(head)}
         actors = self._actors()
         out: list[CommitInfo] = []
         seen: set[str] = set()
@@ -325,7 +418,8 @@ def _commit(row: Mapping[str, Any]) -> CommitInfo:
 
 def _with_every_column(dataset: lance.LanceDataset) -> lance.LanceDataset:
     """Add what the commit table of an older maker lacks; without it an operation couldn't be found again."""
-    lacking = [field for field in COMMITS_SCHEMA if field.name not in dataset.schema.names]
+    names = set(dataset.schema.names)
+    lacking = [field for field in COMMITS_SCHEMA if field.name not in names]
     if lacking:
         try:
             dataset.add_columns(pa.schema(lacking))
@@ -334,6 +428,11 @@ def _with_every_column(dataset: lance.LanceDataset) -> lance.LanceDataset:
             if any(field.name not in dataset.schema.names for field in lacking):
                 raise
     return dataset
+
+
+def may_compact(dataset: lance.LanceDataset) -> bool:
+    """Whether `compact` may find something to do: a look at what is in memory."""
+    return len(dataset.fragment_ids()) > COMPACT_ABOVE
 
 
 def compact(dataset: lance.LanceDataset) -> None:

@@ -129,8 +129,17 @@ def _named(table_key: str, location: str) -> str:
 
 
 def head_row(commit: CommitInfo) -> Row:
-    """The branch's one row that every publish updates; `metadata` holds the newest commit whole."""
-    metadata = {
+    """The branch's one row that every publish updates; `metadata` holds the newest commit whole.
+
+    So it does those that it carries: the row is all there is of a commit whose rows in the history aren't written yet.
+    """
+    carried = [{**_metadata(c), "manifest_version": c.manifest_version} for c in commit.unrecorded]
+    metadata = _metadata(commit) | ({"unrecorded": carried} if carried else {})
+    return _row(head_id(commit.branch), "graph_head", "graph", metadata=json.dumps(metadata))
+
+
+def _metadata(commit: CommitInfo) -> dict[str, Any]:
+    return {
         "id": commit.id,
         "branch": commit.branch,
         "parents": list(commit.parents),
@@ -142,7 +151,6 @@ def head_row(commit: CommitInfo) -> Row:
         "recovery_kind": commit.recovery_kind,
         **{k: v for k, v in commit.extra.items() if v is not None},
     }
-    return _row(head_id(commit.branch), "graph_head", "graph", metadata=json.dumps(metadata))
 
 
 def head_id(branch: str) -> str:
@@ -161,11 +169,11 @@ def _object_path(uri: str) -> str:
     return re.sub(r"^[a-z0-9]+://[^/]+", "", uri).lstrip("/")
 
 
-def _commit_of(metadata: str, manifest_version: int) -> CommitInfo:
-    data = json.loads(metadata)
-    known = {
+_OF_A_COMMIT = frozenset(
+    {
         "id",
         "branch",
+        "manifest_version",
         "parents",
         "created_at",
         "actor",
@@ -173,7 +181,12 @@ def _commit_of(metadata: str, manifest_version: int) -> CommitInfo:
         "schema_hash",
         "recovery_kind",
         "schema_ir",
+        "unrecorded",
     }
+)
+
+
+def _commit_of(data: Mapping[str, Any], manifest_version: int) -> CommitInfo:
     return CommitInfo(
         id=data["id"],
         branch=data["branch"],
@@ -184,8 +197,9 @@ def _commit_of(metadata: str, manifest_version: int) -> CommitInfo:
         operation_id=data.get("operation_id"),
         schema_hash=data.get("schema_hash"),
         recovery_kind=data.get("recovery_kind"),
-        extra={k: v for k, v in data.items() if k not in known},
+        extra={k: v for k, v in data.items() if k not in _OF_A_COMMIT},
         schema_ir=data.get("schema_ir"),
+        unrecorded=tuple(_commit_of(c, c["manifest_version"]) for c in data.get("unrecorded") or ()),
     )
 
 
@@ -237,7 +251,7 @@ def state_from_rows(
             stamp=json.loads(row["metadata"] or "{}").get("commit") or "",
         )
     if named is not None:
-        head = _commit_of(named["metadata"], named[_UPDATED])
+        head = _commit_of(json.loads(named["metadata"]), named[_UPDATED])
     elif head is None or head.schema_hash is None:  # only the origin's commits name no schema
         head = no_head()
     if head is None:

@@ -416,6 +416,7 @@ def _ahead(engine: Engine, state: ManifestState, job: _Job) -> tuple[TableRef, P
 def _system(engine: Engine, branch: str) -> tuple[str, ...]:
     """Compact `__manifest` and the history of the branch: they keep themselves small, this makes each one file."""
     out = []
+    engine.history.settle()
     lineages: Mapping[str, str | None] = {MANIFEST: branch, COMMITS: branch, ACTORS: None, RECOVERIES: None}
     for location, lineage in lineages.items():
         dataset = engine.store.latest_or_none(location, lineage)

@@ -12,10 +12,10 @@ from typing import Any
 
 import lance
 
-from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, OmniGraphError, RowLevelCasContention
+from omnigraph.errors import Conflict, ExpectedVersionMismatch, Internal, RowLevelCasContention
 from omnigraph.records import dataclass
 from omnigraph.storage.formats import migrate
-from omnigraph.storage.history import History, compact
+from omnigraph.storage.history import History, compact, may_compact
 from omnigraph.storage.manifest import (
     Manifest,
     ManifestState,
@@ -168,8 +168,7 @@ def publish(
         if check is not None:
             check(state)
         if ready is None:
-            history.fill_gap(state.head, branch)
-            commit = draft.after(state.head, branch, state.version + 1)
+            commit = _next(history, draft, state)
             if commit.schema_hash is None:  # the first write of ours into a graph of the origin
                 from omnigraph.storage.origin import adopt_schema
 
@@ -246,11 +245,16 @@ def make_ready(
     dataset = manifest.handle(branch)
     if manifest.current(branch) is not state or int(dataset.version) != state.version:
         return None
-    history.fill_gap(state.head, branch)
     refs = [replace(ref, stamp=draft.id) for ref in refs]
-    commit = draft.after(state.head, branch, state.version + 1)
+    commit = _next(history, draft, state)
     rows = [*(version_row(ref, manifest.store.path(ref.location, ref.branch)) for ref in refs), head_row(commit)]
     return Ready(state, commit, refs, _stage(dataset, rows, head))
+
+
+def _next(history: History, draft: CommitDraft, state: ManifestState) -> CommitInfo:
+    """The commit that follows a state, with those that its head row must carry on."""
+    commit = draft.after(state.head, state.branch, state.version + 1)
+    return replace(commit, unrecorded=history.carried(state.head, state.branch))
 
 
 def _stage(dataset: lance.LanceDataset, rows: Sequence[Row], head: RowPlace | None) -> StagedRows:
@@ -277,18 +281,15 @@ def _follows(ref: TableRef, last: TableRef | None) -> bool:
 def _follow_up(history: History, commit: CommitInfo, branch: str, dataset: lance.LanceDataset | None) -> None:
     """The write is durable; its history rows and the manifest's upkeep follow the answer.
 
-    A failure here must not be answered as a failed write: the next publish appends the rows.
+    A failure here must not be answered as a failed write: the next publish carries the commit, or adds its rows.
     """
+    history.put_off(commit)
+    if dataset is None or not may_compact(dataset):
+        return
 
     def job() -> None:
         try:
-            history.record(commit, branch)
-            if dataset is not None:
-                compact(dataset)
-        except OmniGraphError as error:
-            log.warning(
-                "commit %s is published; its history row follows with the next one: %s", commit.id, error.message
-            )
+            compact(dataset)
         except (OSError, ValueError, RuntimeError) as error:
             log.warning("commit %s is published; compacting the manifest failed: %s", commit.id, scrub(str(error)))
 

@@ -127,7 +127,7 @@ def conclude(
 ) -> dict[str, Any]:
     """After the decision is published: what follows it, its audit, and the sidecar goes. Returns the report's entry."""
     # The head row may be all there is of the newest commit: its writer died before history's row.
-    engine.history.fill_gap(engine.manifest.current(sidecar.branch).head, sidecar.branch)
+    engine.history.complete(engine.manifest.current(sidecar.branch).head, sidecar.branch)
     if sidecar.writer_kind is WriterKind.SCHEMA_APPLY:
         (finish if kind == "RolledForward" else scrap)(engine, sidecar)
     audit(engine, sidecar, commit.id, kind, list(tables))

@@ -102,7 +102,7 @@ class Repository:
 
     def close(self) -> None:
         """Wait for what follows the acknowledged writes: their rows in the history."""
-        self.engine.history.afterwards.settle()
+        self.engine.history.settle()
 
     # --- reading ---
 

@@ -91,7 +91,7 @@ def apply_schema(engine: Engine, change: SchemaChange, base: ManifestState) -> C
         if operation_id:
             done = engine.history.find_operation(branch, operation_id, state.head)
             if done is not None:
-                engine.history.fill_gap(state.head, branch)
+                engine.history.complete(state.head, branch)
                 return done
             if engine.history.find_recovery(branch, name, state.head) is not None:
                 name = new_ulid()  # an attempt of this name was rolled back: a sweep must not take ours for it

@@ -84,7 +84,7 @@ def sweep(engine: Engine, mode: str, *, branch: str | None = None) -> SweepRepor
 
 def follow_head(engine: Engine) -> None:
     """Complete what a creation killed after its manifest left undone: the first commit's row, the schema's copies."""
-    engine.history.fill_gap(engine.manifest.current(MAIN).head, MAIN)
+    engine.history.complete(engine.manifest.current(MAIN).head, MAIN)
     follow_schema(engine)
 
 

@@ -4,7 +4,7 @@ except inside a `Snapshot`, whose methods speak Arrow."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -107,7 +107,8 @@ class CommitInfo:
     """One graph commit. `parents`: none for the first, two for a merge. Times are UTC.
 
     `schema_ir` is the identity of the schema's IR, known of a branch's head alone; None where the ids of types and
-    properties are those that the schema's text gives by itself.
+    properties are those that the schema's text gives by itself. `unrecorded`, of a branch's head alone too, are earlier
+    commits made on that branch whose rows may not be in the history's tables yet.
     """
 
     id: str
@@ -121,6 +122,11 @@ class CommitInfo:
     recovery_kind: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
     schema_ir: str | None = field(default=None, compare=False)
+    unrecorded: tuple[CommitInfo, ...] = field(default=(), compare=False, repr=False)
+
+    def alone(self) -> CommitInfo:
+        """Without the commits that it carries."""
+        return replace(self, unrecorded=()) if self.unrecorded else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,6 +92,8 @@ class Histories(RuleBasedStateMachine):
             try:
                 self.everything()
             finally:
+                for handle in self.handles:
+                    handle.close()
                 shutil.rmtree(self.folder)
 
     @property

@@ -104,7 +104,7 @@ def test_system_tables_keep_long_files_and_join_short_ones(
     monkeypatch.setattr(history, "COMPACT_ABOVE", 3)
     for i in range(30):
         write(repository, "main", i, f"p{i}")
-    repository.close()
+        repository.close()  # each commit's row by itself
     for name in (MANIFEST, COMMITS):
         sizes = [f.physical_rows for f in repository.engine.store.latest(name).get_fragments()]
         assert sum(size >= 10 for size in sizes) >= 2, (name, sizes)

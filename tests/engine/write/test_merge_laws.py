@@ -7,6 +7,7 @@ import json
 import shutil
 import tempfile
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -162,16 +163,16 @@ def contents(graph: omnigraph.Graph, branch: str) -> list[str]:
 @given(histories, histories)
 @example([("drop", "a", None)], [("node", "a", None), ("edge", "a", "a")])
 def test_whole_histories(seed: Path, ours: list[Any], theirs: list[Any]) -> None:
-    folder = tempfile.mkdtemp()
+    folder, opened = tempfile.mkdtemp(), ExitStack()
     try:
         shutil.copytree(seed, f"{folder}/one")
-        graph = omnigraph.open(f"{folder}/one")
+        graph = opened.enter_context(omnigraph.open(f"{folder}/one"))
         act(graph, "main", ours)
         act(graph, "dev", theirs)
         base = contents(graph, "main")
         graph.close()
         shutil.copytree(f"{folder}/one", f"{folder}/two")
-        other = omnigraph.open(f"{folder}/two")
+        other = opened.enter_context(omnigraph.open(f"{folder}/two"))
         try:
             graph.branches.merge("dev", into="main")
         except MergeConflicts as error:
@@ -188,4 +189,5 @@ def test_whole_histories(seed: Path, ours: list[Any], theirs: list[Any]) -> None
         assert contents(graph, "main") == contents(graph, "dev")
         assert graph.verify().ok, graph.verify().findings
     finally:
+        opened.close()
         shutil.rmtree(folder)
