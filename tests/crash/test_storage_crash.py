@@ -205,6 +205,7 @@ def test_commits_that_waited_for_their_rows_are_not_lost(folders: Matrix, uri: s
         change = TableChange("node:Person", appends=scenarios.people(["end"], 1))
         repository.commit(Staging(branch, WriterKind.MUTATION, (change,)), repository.snapshot(branch))
         assert _waited(Repository.open(uri, read_only=True), branch) == made
+        repository.engine.history.settle()
         table = repository.engine.store.latest("_graph_commits.lance", lance_branch(branch)).to_table()
         ids = table["graph_commit_id"].to_pylist()
         assert [ids.count(c.id) for c in made] == [1, 1, 1], branch

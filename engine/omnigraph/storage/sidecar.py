@@ -11,6 +11,7 @@ import json
 import os
 import threading
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import field
 from datetime import UTC, datetime
 from io import FileIO
@@ -298,13 +299,10 @@ class Sidecars:
 
     def _write_local(self, files: LocalFiles, sidecar: Sidecar, data: bytes) -> Held:
         folder, path = files.path(RECOVERY), files.path(sidecar.file)
-        # Process numbers repeat: two containers on one volume are both process 1.
-        temporary = os.path.join(folder, f".{sidecar.name}.{os.urandom(8).hex()}.tmp")
         with lance_errors(f"writing {path}"):
             os.makedirs(folder, exist_ok=True)
-            handle = opened(temporary, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+            temporary, handle = _temporary(folder, sidecar.name)
             try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 write_all(handle.fileno(), data)
                 os.fsync(handle)
                 reach(Step.SIDECAR_TEMPORARY)
@@ -391,6 +389,25 @@ class Sidecars:
                     continue
                 finally:
                     handle.close()
+
+
+def _temporary(folder: str, name: str) -> tuple[str, FileIO]:
+    """A new file, locked. Before it is, a sweep may take it for a dead writer's and remove it: then another one."""
+    while True:
+        # Process numbers repeat: two containers on one volume are both process 1.
+        path = os.path.join(folder, f".{name}.{os.urandom(8).hex()}.tmp")
+        handle = opened(path, os.O_CREAT | os.O_EXCL | os.O_RDWR)
+        try:
+            with suppress(BlockingIOError):
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.fstat(handle.fileno()).st_nlink:
+                    return path, handle
+        except BaseException:
+            handle.close()
+            with suppress(FileNotFoundError):
+                os.unlink(path)
+            raise
+        handle.close()
 
 
 def _in_flight(sidecar: Sidecar) -> Conflict:

@@ -70,8 +70,8 @@ class Store:
         if self._pid != os.getpid():
             raise BadRequest(
                 f"{self.root.uri} was opened by the process that this one was forked from, and threads and locks "
-                "don't survive a fork: open the graph again in this process, or start processes with `spawn` "
-                '(multiprocessing.get_context("spawn"))',
+                "don't survive a fork, nor do Lance's: start processes with `spawn` "
+                '(multiprocessing.get_context("spawn")), and open the graph in them',
                 code="forked_process",
             )
 

@@ -82,3 +82,34 @@ def test_a_write_that_could_not_let_go_blocks_nobody(
 def test_ctrl_c_while_lance_reads_stays_ctrl_c() -> None:
     with pytest.raises(KeyboardInterrupt), lance_errors("reading"):
         raise OSError("LanceError(IO): External error: KeyboardInterrupt: , /src/lance.rs:1:2")
+
+
+@pytest.mark.parametrize("long", [False, True], ids=["gone again", "still there"])
+def test_a_sweep_that_takes_a_new_file_for_a_dead_writers(
+    graph: Graph, monkeypatch: pytest.MonkeyPatch, long: bool
+) -> None:
+    """Between its creation and its lock nothing tells a writer's temporary file from a dead one's."""
+    graph.mutate(ADD, {"k": 1})
+    other = omnigraph.open(graph.uri)._repository.engine.sidecars
+    flock, met = sidecar.fcntl.flock, list[Any]()
+
+    def after_a_sweep(handle: Any, how: int) -> None:
+        if not met:
+            met.append(None)
+            if long:  # the sweep holds the file
+                met.append(os.open(handle.name, os.O_RDWR))
+                flock(met[-1], how)
+                os.unlink(handle.name)
+            else:
+                other.sweep_temporary()
+        flock(handle, how)
+
+    monkeypatch.setattr(sidecar.fcntl, "flock", after_a_sweep)
+    graph.mutate(ADD, {"k": 2})
+    monkeypatch.undo()
+    if long:
+        os.close(met[-1])
+    graph.close()
+    assert len(met) == 1 + long
+    assert os.listdir(f"{graph.uri}/__recovery") in ([], [".keep"])
+    assert graph.query("query q() { match { $a: A } return { count($a) as n } }").to_pylist() == [{"n": 2}]
