@@ -417,6 +417,9 @@ def _system(engine: Engine, branch: str) -> tuple[str, ...]:
     """Compact `__manifest` and the history of the branch: they keep themselves small, this makes each one file."""
     out = []
     engine.history.settle()
+    head = engine.manifest.current(branch).head
+    if head.branch == branch:  # a dead process may have left rows to write
+        engine.history.complete(head, branch)
     lineages: Mapping[str, str | None] = {MANIFEST: branch, COMMITS: branch, ACTORS: None, RECOVERIES: None}
     for location, lineage in lineages.items():
         dataset = engine.store.latest_or_none(location, lineage)

@@ -368,3 +368,14 @@ def test_what_goes_through_the_tables_finds_them(repository: Repository) -> None
     repository.cleanup(keep=100, confirm=True)
     check_all(repository.uri, made, tables=True)
     assert repository.engine.store.latest(MANIFEST).version > 1
+
+
+def test_optimize_adds_what_a_dead_process_left(repository: Repository) -> None:
+    made = [put(repository, "a"), put(repository, "b")]
+    die(repository)
+    other = Repository.open(repository.uri)
+    other.create_branch("dev")
+    other.optimize("dev")
+    assert "dev" not in branch_names(other.engine.store, COMMITS)
+    other.optimize("main")
+    check_all(repository.uri, made, tables=True)
