@@ -238,8 +238,12 @@ class ExpandStep:
             memory.keep(self.carried)
         source, target = self.source, self.target if self.bound else None
         ends = (source,) if target is None else (source, target)
+        apart = self.set_only and not self.bound and not self.counts and self.edge_var is None
 
         def follow(ctx: Context, frame: Frame) -> Frame:
+            begun = frame.bound[source]
+            if apart and frame.length and not begun.nullable:  # nothing else of the frame is read again
+                return self._far(ctx, hops, self._as_set(ctx, hops, within(begun, hops.near)))
             frame = present(frame, *ends)
             if frame.length == 0:
                 return self._nothing(frame, hops.far, lambda: hops.edges(ctx))
