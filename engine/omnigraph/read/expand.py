@@ -233,6 +233,7 @@ class ExpandStep:
             memory.bind(self.edge_var, None)
         if not self.bound:
             memory.bind(self.target, hops.far)
+        each = memory.once == self.source  # no node stands twice
         memory.once = self.target if self.set_only else None
         if self.carried is not None:
             memory.keep(self.carried)
@@ -243,7 +244,7 @@ class ExpandStep:
         def follow(ctx: Context, frame: Frame) -> Frame:
             begun = frame.bound[source]
             if apart and frame.length and not begun.nullable:  # nothing else of the frame is read again
-                return self._far(ctx, hops, self._as_set(ctx, hops, within(begun, hops.near)))
+                return self._far(ctx, hops, self._as_set(ctx, hops, within(begun, hops.near), each=each))
             frame = present(frame, *ends)
             if frame.length == 0:
                 return self._nothing(frame, hops.far, lambda: hops.edges(ctx))
@@ -317,10 +318,15 @@ class ExpandStep:
         owner, node = reach(ctx, hops, distinct, self.walk.low, self.walk.high)
         return np.isin(key, distinct[owner].astype(np.int64) * hops.size + node)
 
-    def _as_set(self, ctx: Context, hops: Hops, at: Indices) -> Indices:
+    def _as_set(self, ctx: Context, hops: Hops, at: Indices, *, each: bool = False) -> Indices:
+        """The far nodes, each once.
+
+        Args:
+            each: whether no node stands twice among those begun from.
+        """
         if hops.plain is None:
             return once(hops.step(ctx, once(at))[1])
-        found = far_ends(hops.plain, _once(at, hops.plain.near))
+        found = far_ends(hops.plain, at if each else _once(at, hops.plain.near))
         return found if len(at) == 1 and not hops.plain.parallel else _once(found, hops.plain.far)
 
     def _bind(self, ctx: Context, frame: Frame, hops: Hops, found: Followed, to: Indices | None) -> Frame:
