@@ -17,7 +17,7 @@ from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import Column, Rows
 from omnigraph.write.keys import render_key
 
-__all__ = ["LOOKUP_LIMIT", "Committed", "refuse_repeated"]
+__all__ = ["LOOKUP_LIMIT", "Committed", "pieces", "refuse_repeated"]
 
 LOOKUP_LIMIT = 10_000  # above this many values one scan of the column is quicker than an IN list
 
@@ -69,7 +69,7 @@ class Committed:
             return self.snapshot.scan(table_key, names, filter=test)
         read = names if column in names else [*names, column]
         parts = []
-        for piece in _pieces(self.snapshot.scan_batches(table_key, read), len(wanted)):
+        for piece in pieces(self.snapshot.scan_batches(table_key, read), len(wanted)):
             hit = piece.filter(pc.is_in(piece.column(column), value_set=wanted))
             if hit.num_rows:
                 parts.append(hit.select(names))
@@ -181,7 +181,7 @@ def refuse_repeated(entity: NodeType | EdgeType, stored: Column, met: int | None
     )
 
 
-def _pieces(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
+def pieces(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Table]:
     """Batches joined to at least so many rows each: every look into a set of values hashes the set anew."""
     waiting: list[pa.RecordBatch] = []
     count = 0

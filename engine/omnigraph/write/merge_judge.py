@@ -105,12 +105,12 @@ def _ends(
     for column, name in (("src", edge.source), ("dst", edge.target)):
         gone = staging.deleted(catalog.nodes[name].table_key)
         if len(gone):
-            parts.append(staging.edges_at(edge, column, gone).select(columns))
+            parts.append(staging.edges_at(edge, column, gone))
     rows = pa.concat_tables([part.cast(parts[0].schema) for part in parts])
     for column, name in (("src", edge.source), ("dst", edge.target)):
         node = catalog.nodes[name]
         wanted = pc.unique(one_chunk(rows.column(column)))
-        known = [staging.rows(node, wanted).column("id")] if len(wanted) else []
+        known = [staging.present(node, wanted)] if len(wanted) else []
         if node.table_key in copied:
             known.append(copied[node.table_key].column("id"))
         if node.table_key in undecided:

@@ -21,11 +21,11 @@ from omnigraph.query.ir import (
     Statement,
     UpdateNode,
 )
-from omnigraph.read.compute import Array, pc
+from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.read.datum import Fault, as_array, as_mask
 from omnigraph.read.expr import compile_expr
 from omnigraph.read.scan import pushed_filter
-from omnigraph.read.walk import conjuncts, may_fail
+from omnigraph.read.walk import conjuncts, may_fail, properties
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
@@ -162,7 +162,7 @@ class _Run:
             self._delete_nodes(statement)
         else:
             edge = self.catalog.edges[statement.type]
-            self._drop_edges(edge, self._where(edge, statement.where))
+            self._drop_edges(edge, self._where(edge, statement.where).column("id"))
 
     # ---- values ----
 
@@ -279,7 +279,7 @@ class _Run:
 
     def _update(self, statement: UpdateNode) -> None:
         node = self.catalog.nodes[statement.node]
-        rows = self._where(node, statement.where)
+        rows = self._where(node, statement.where, whole=True)
         if rows.num_rows:
             self.staging.put(node, self._assign(node, rows, statement.values))
         self.nodes += rows.num_rows
@@ -291,7 +291,7 @@ class _Run:
         ids = one_chunk(self._where(node, statement.where).column("id"))
         if len(ids) == 0:
             return
-        refuse_repeated(node, self.staging.rows(node, ids).column("id"), met=len(ids))
+        refuse_repeated(node, self.staging.present(node, ids), met=len(ids))
         self.staging.delete(node, ids)
         self.nodes += len(pc.unique(ids))
         for edge in self.catalog.edges_at(node.name):
@@ -302,24 +302,29 @@ class _Run:
             if edge.target == node.name:
                 there = self.staging.edges_at(edge, "dst", ids)
                 rows.append(there.filter(pc.invert(pc.is_in(there.column("src"), value_set=ids))) if rows else there)
-            self._drop_edges(edge, pa.concat_tables(rows))
+            self._drop_edges(edge, pa.concat_tables(rows).column("id"))
 
-    def _drop_edges(self, edge: EdgeType, rows: pa.Table) -> None:
-        if rows.num_rows == 0:
+    def _drop_edges(self, edge: EdgeType, ids: Chunked) -> None:
+        if len(ids) == 0:
             return
-        stored = self.staging.committed.present(edge.table_key, rows.column("id"))
-        refuse_repeated(edge, stored, met=rows.num_rows)
-        self.staging.delete(edge, rows.column("id"))
-        self.edges += rows.num_rows
+        refuse_repeated(edge, self.staging.committed.present(edge.table_key, ids), met=len(ids))
+        self.staging.delete(edge, ids)
+        self.edges += len(ids)
 
-    def _where(self, entity: NodeType | EdgeType, where: Expr) -> pa.Table:
-        """The present rows for which it is true; what may be an error in a row is asked last, about the rows left."""
-        rows = self.staging.scan(entity, pushed_filter(where, self.params))
-        for condition in sorted(conjuncts(where), key=may_fail):
-            if rows.num_rows:
-                test = compile_expr(condition)(StoredRows(rows, self.params, self.now))
-                rows = rows.filter(pa.array(as_mask(test, rows.num_rows)))
-        return rows
+    def _where(self, entity: NodeType | EdgeType, where: Expr, *, whole: bool = False) -> pa.Table:
+        """The present rows for which it is true, whole or by `id` alone; what may be an error in a row is asked last,
+        about the rows left."""
+        conditions = [compile_expr(condition) for condition in sorted(conjuncts(where), key=may_fail)]
+
+        def passing(rows: pa.Table) -> pa.Table:
+            for condition in conditions:
+                if rows.num_rows:
+                    found = condition(StoredRows(rows, self.params, self.now))
+                    rows = rows.filter(pa.array(as_mask(found, rows.num_rows)))
+            return rows
+
+        names = sorted({name for _, name in properties(where)})
+        return self.staging.passing(entity, names, passing, pushed_filter(where, self.params), whole=whole)
 
 
 def _make_vectors(run: _Run, embed: EmbedWhen | None) -> None:

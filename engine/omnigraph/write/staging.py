@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import pyarrow as pa
 
 from omnigraph.errors import Internal
-from omnigraph.read.compute import Array, pc
+from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot, TableChange
 from omnigraph.storage.arrow import loose_schema, moving_schema
 from omnigraph.write.blobs import BlobSpool, Tickets, blob_names, same_bytes, ticketed
 from omnigraph.write.columns import one_chunk, shaped
-from omnigraph.write.committed import Committed, refuse_repeated
+from omnigraph.write.committed import Committed, pieces, refuse_repeated
 from omnigraph.write.constraints import Column
 
 __all__ = ["MutationStaging"]
 
 _NO_IDS = pa.array([], pa.string())
+_ID, _ENDS = ["id"], ["id", "src", "dst"]
+_ROWADDR = pa.field("_rowaddr", pa.uint64())
 
 
 class MutationStaging:
@@ -50,39 +52,88 @@ class MutationStaging:
         stored = self.committed.rows(entity.table_key, ids)
         return self._over(entity, stored, "id", ids)
 
-    def scan(self, entity: NodeType | EdgeType, filter: str | None = None) -> pa.Table:
-        """All present rows; `filter` (SQL) narrows the committed part only, so the caller tests what it gets."""
-        blobs, names = blob_names(entity), moving_schema(entity).names
-        if blobs:
-            stored = self.snapshot.scan(entity.table_key, [*names, "_rowid"], filter=filter)
-            stored = ticketed(self.snapshot, entity.table_key, blobs, stored)
-        else:
-            stored = self.snapshot.scan(entity.table_key, names, filter=filter)
-        return self._over(entity, stored)
+    def present(self, entity: NodeType | EdgeType, ids: Column) -> Chunked:
+        """The ids among these that present rows have, once for each row."""
+        stored = self.committed.matching(entity.table_key, "id", ids, _ID)
+        return self._over(entity, stored, "id", ids, _ID).column("id")
+
+    def passing(
+        self,
+        entity: NodeType | EdgeType,
+        names: Sequence[str],
+        test: Callable[[pa.Table], pa.Table],
+        filter: str | None,
+        *,
+        whole: bool,
+    ) -> pa.Table:
+        """The present rows that pass a test, whole or by `id` alone.
+
+        Committed rows are tested batch by batch, so that memory holds those that pass and no others.
+
+        Args:
+            names: the columns that the test reads.
+            test: gives those of some rows that pass.
+            filter: in SQL; narrows the committed part only, and what it leaves is tested too.
+        """
+        found = self._passing(entity, names, test, filter)
+        pending = test(self.pending(entity))
+        if not whole:
+            return pa.concat_tables([found.select(_ID), pending.select(_ID)])
+        stored = self.committed.matching(entity.table_key, "_rowaddr", found.column("_rowaddr"))
+        return pa.concat_tables([shaped(stored, loose_schema(entity)), pending])
+
+    def _passing(
+        self,
+        entity: NodeType | EdgeType,
+        names: Sequence[str],
+        test: Callable[[pa.Table], pa.Table],
+        filter: str | None,
+    ) -> pa.Table:
+        """`id` and `_rowaddr` of the committed rows that nothing hides and that pass."""
+        key, read = entity.table_key, list(dict.fromkeys([*_ID, *names]))
+        blobs, hidden = [name for name in blob_names(entity) if name in read], self._hidden(key)
+        schema = _part(entity, read).append(_ROWADDR)
+        parts = [pa.schema([schema.field("id"), _ROWADDR]).empty_table()]
+        wanted = [*schema.names, "_rowid"] if blobs else schema.names
+        for rows in pieces(self.snapshot.scan_batches(key, wanted, filter), len(hidden)):
+            rows = shaped(ticketed(self.snapshot, key, blobs, rows) if blobs else rows, schema)
+            rows = test(rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=hidden))) if len(hidden) else rows)
+            if rows.num_rows:
+                parts.append(rows.select(["id", "_rowaddr"]))
+        return pa.concat_tables(parts)
 
     def edges_at(self, edge: EdgeType, column: str, ids: Column) -> pa.Table:
-        """Present edges whose `src` or `dst` is among the ids."""
-        stored = self.committed.matching(edge.table_key, column, ids)
-        return self._over(edge, stored, column, ids)
+        """`id`, `src` and `dst` of the present edges whose `src` or `dst` is among the ids."""
+        stored = self.committed.matching(edge.table_key, column, ids, _ENDS)
+        return self._over(edge, stored, column, ids, _ENDS)
+
+    def _hidden(self, table_key: str) -> Array:
+        """Ids whose committed rows don't count."""
+        gone, pending = self.deleted(table_key), self._rows.get(table_key)
+        return gone if pending is None else pa.concat_arrays([gone, one_chunk(pending.column("id"))])
 
     def _over(
-        self, entity: NodeType | EdgeType, stored: pa.Table, column: str | None = None, values: Column = _NO_IDS
+        self,
+        entity: NodeType | EdgeType,
+        stored: pa.Table,
+        column: str,
+        values: Column,
+        names: Sequence[str] | None = None,
     ) -> pa.Table:
-        """Stored rows that nothing hides, and pending ones, those alone whose `column` has one of the values."""
-        key, schema = entity.table_key, loose_schema(entity)
+        """Stored rows that nothing hides, and the pending ones whose `column` has one of the values.
+
+        Args:
+            names: the columns; None: all.
+        """
+        schema, hidden = _part(entity, names), self._hidden(entity.table_key)
         stored = shaped(stored, schema)
-        hidden = [self._deleted[key]] if key in self._deleted else []
-        pending = self._rows.get(key)
-        if pending is None and not hidden:
-            return stored
-        if pending is not None:
-            hidden.append(one_chunk(pending.column("id")))
-        stored = stored.filter(pc.invert(pc.is_in(stored.column("id"), value_set=pa.concat_arrays(hidden))))
+        if len(hidden):
+            stored = stored.filter(pc.invert(pc.is_in(stored.column("id"), value_set=hidden)))
+        pending = self._rows.get(entity.table_key)
         if pending is None:
             return stored
-        if column is not None:
-            pending = pending.filter(pc.is_in(pending.column(column), value_set=one_chunk(values)))
-        return pa.concat_tables([stored, pending])
+        pending = pending.filter(pc.is_in(pending.column(column), value_set=one_chunk(values)))
+        return pa.concat_tables([stored, pending.select(schema.names)])
 
     def put(self, entity: NodeType | EdgeType, rows: pa.Table) -> None:
         """Writes whole rows; a pending row of the same id is replaced. Ids are unique within `rows`."""
@@ -132,6 +183,12 @@ class MutationStaging:
                     )
                 )
         return tuple(out)
+
+
+def _part(entity: NodeType | EdgeType, names: Sequence[str] | None) -> pa.Schema:
+    """Some columns of `loose_schema`; None: all."""
+    schema = loose_schema(entity)
+    return schema if names is None else pa.schema([schema.field(name) for name in names])
 
 
 def _parted(rows: pa.Table, stored: pa.Table) -> tuple[pa.Table, pa.Table, pa.Table]:

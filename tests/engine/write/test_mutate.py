@@ -17,7 +17,7 @@ from omnigraph.errors import BadRequest, Conflict
 from omnigraph.maintain import verify
 from omnigraph.query import bind_params, compile_query
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind
+from omnigraph.storage import Repository, Snapshot, Staging, TableChange, WriterKind
 from omnigraph.storage.arrow import table_schema
 from omnigraph.write import MutationResult, export, load, mutate
 from omnigraph.write.staging import MutationStaging
@@ -233,6 +233,65 @@ def test_deleting_an_edge_spares_another_one_of_the_same_id(graph: Repository) -
     assert run(graph, 'query q() { delete Knows where from = "b" }').edges == 2
     assert run(graph, 'query q() { delete Person where slug in ["a", "c"] }').edges == 2
     assert rows(graph, "edge:Knows") == []
+
+
+@pytest.mark.parametrize("what", ["delete Person", "update Person set { age: 1 }"])
+def test_whole_rows_are_read_of_those_alone_that_a_condition_finds(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    people = [{"slug": f"p{i}", "email": f"{i}@x", "tags": ["x"]} for i in range(300)]
+    load(graph, "\n".join(json.dumps({"type": "Person", "data": p}) for p in people))
+    wide = []
+
+    def noting(read: Any) -> Any:
+        def noted(self: Snapshot, key: str, columns: Any = None, *args: Any, **options: Any) -> Any:
+            found = read(self, key, columns, *args, **options)
+            rows = found if isinstance(found, pa.Table) else found.read_all()
+            if key == "node:Person" and (columns is None or not {"id", "slug", "_rowaddr", "_rowid"} >= set(columns)):
+                wide.append(rows.num_rows)
+            return rows if isinstance(found, pa.Table) else rows.to_reader()
+
+        return noted
+
+    for name in ("scan", "scan_batches"):
+        monkeypatch.setattr(Snapshot, name, noting(getattr(Snapshot, name)))
+    assert run(graph, f'query q() {{ {what} where slug contains "77" }}').nodes == 3
+    assert max(wide, default=0) <= 3
+    monkeypatch.undo()
+    left = {r["slug"]: r["age"] for r in rows(graph, "node:Person")}
+    hits = dict.fromkeys(["p77", "p177", "p277"], 1) if "update" in what else {}
+    assert left == {p["slug"]: None for p in people if "77" not in str(p["slug"])} | hits
+
+
+def test_a_condition_is_tested_batch_by_batch_over_what_is_pending(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that the same query deleted or wrote anew aren't asked as they are stored: their condition may fail."""
+    people = [{"slug": f"p{i:03}", "age": i % 100} for i in range(300)]
+    load(graph, "\n".join(json.dumps({"type": "Person", "data": p}) for p in people))
+    batches = Snapshot.scan_batches
+
+    def small(self: Snapshot, *args: Any, **options: Any) -> Any:
+        read = batches(self, *args, **options)
+        return pa.RecordBatchReader.from_batches(
+            read.schema, (part for b in read for part in pa.Table.from_batches([b]).to_batches(max_chunksize=7))
+        )
+
+    monkeypatch.setattr(Snapshot, "scan_batches", small)
+    gone = run(graph, "query q() { delete Person where age = 0  delete Person where 100 / age = 4 }")
+    assert gone.nodes == 3 + 3
+    written = run(
+        graph,
+        """query q() {
+          insert Person { slug: "p301", age: 50 }
+          insert Person { slug: "p005", age: 50 }
+          update Person set { age: 26 } where 100 / age = 2
+        }""",
+    )
+    assert written.nodes == 2 + 5
+    ages = {r["slug"]: r["age"] for r in rows(graph, "node:Person")}
+    want = {p["slug"]: p["age"] for p in people if p["age"] not in (0, 25)} | {"p301": 50, "p005": 50}
+    assert ages == {slug: 26 if age == 50 else age for slug, age in want.items()}
 
 
 # ---- random writes against a model in plain Python -------------------------------------------------------------------
