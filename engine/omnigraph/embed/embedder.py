@@ -6,13 +6,14 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from omnigraph.embed.cache import FileCache, MemoryCache, content_key
 from omnigraph.embed.mock import mock_vectors
-from omnigraph.embed.providers import Ask, Role, parse, said, tells_roles
+from omnigraph.embed.providers import Ask, Role, parse, refuses_key, said, tells_roles
 from omnigraph.embed.settings import EmbedSettings
 from omnigraph.embed.transport import Answer, Transport, Unreachable
 from omnigraph.embed.vectors import BadVector, Matrix
@@ -21,6 +22,7 @@ from omnigraph.errors import BadRequest, Unavailable
 __all__ = ["Embedder", "TextRefused", "embedder"]
 
 _TOO_MUCH = frozenset({400, 413, 422})  # statuses that one text of a batch may be the reason for
+_HARMLESS = "hello"  # a text that no provider has a reason to refuse
 
 
 class TextRefused(BadRequest):
@@ -91,8 +93,7 @@ class Embedder:
         Args:
             deadline: `time.monotonic()` at which the question is given up.
         """
-        within = None if deadline is None else max(0.001, deadline - time.monotonic())
-        found: Matrix = self._vectors([text], dim, "query", model, within, None)[0]
+        found: Matrix = self._vectors([text], dim, "query", model, deadline, None)[0]
         return found
 
     def close(self) -> None:
@@ -106,7 +107,7 @@ class Embedder:
         dim: int,
         role: Role,
         recorded: str | None,
-        within: float | None,
+        deadline: float | None,
         progress: Callable[[int], None] | None,
     ) -> Matrix:
         model = self.model(recorded)
@@ -133,7 +134,7 @@ class Embedder:
                 progress(done[0])
 
         if wanted:
-            self._transport.run(self._all(texts, wanted, dim, model, role, within, keep))
+            self._transport.run(self._all(texts, wanted, dim, model, role, deadline, keep))
         out = np.empty((len(texts), dim), dtype=np.float32)
         for i, key in enumerate(keys):
             out[i] = known[key]
@@ -155,7 +156,7 @@ class Embedder:
         dim: int,
         model: str,
         role: Role,
-        within: float | None,
+        deadline: float | None,
         keep: Callable[[Sequence[tuple[bytes, int]], Matrix], None],
     ) -> None:
         """Every batch, some at a time; the first failure ends the others."""
@@ -163,7 +164,7 @@ class Embedder:
 
         async def one(part: Sequence[tuple[bytes, int]]) -> None:
             async with gate:
-                rows = await self._batch(texts, [i for _, i in part], dim, model, role, within)
+                rows = await self._batch(texts, [i for _, i in part], dim, model, role, deadline)
                 await asyncio.to_thread(keep, part, rows)
 
         try:
@@ -191,37 +192,66 @@ class Embedder:
             yield part
 
     async def _batch(
-        self, texts: Sequence[str], at: Sequence[int], dim: int, model: str, role: Role, within: float | None
+        self, texts: Sequence[str], at: Sequence[int], dim: int, model: str, role: Role, deadline: float | None
     ) -> Matrix:
         """The vectors of texts[at]. A refused batch is halved until the text that is the reason stands alone."""
         ask = Ask([texts[i] for i in at], dim, model, role, self._sized.get((model, dim), True))
-        answer = await self._post(ask, within)
-        if answer.status in _TOO_MUCH and ask.sized and (model, dim) not in self._sized:
-            plain = Ask(ask.texts, dim, model, role, sized=False)
-            second = await self._post(plain, within)
-            if second.status == 200:
-                self._sized[(model, dim)] = False
-                ask, answer = plain, second
+        answer = await self._post(ask, deadline)
+        if self._may_be_a_text(answer) and self._sized.get((model, dim)) is not ask.sized:
+            ask, answer = await self._settled(ask, answer, deadline)
         if answer.status == 200:
-            self._sized.setdefault((model, dim), ask.sized)
-            try:
-                return parse(self.settings, ask, answer.body)
-            except BadVector as error:
-                raise self._bad_answer(model, str(error)) from None
-        if answer.status in _TOO_MUCH:
-            if len(at) > 1:
-                half = len(at) // 2
-                parts = [await self._batch(texts, part, dim, model, role, within) for part in (at[:half], at[half:])]
-                return np.concatenate(parts)
-            raise TextRefused(
-                f"{self.settings.place} refuses a text of {len(texts[at[0]]):,} characters with status "
-                f"{answer.status} (model {model!r}): {said(self.settings, answer.body)}",
-                at[0],
-            )
-        raise self._refused(model, answer)
+            return self._read(ask, answer)
+        if not self._may_be_a_text(answer):
+            raise self._refused(model, answer)
+        if len(at) > 1:
+            half = len(at) // 2
+            parts = [await self._batch(texts, part, dim, model, role, deadline) for part in (at[:half], at[half:])]
+            return np.concatenate(parts)
+        raise TextRefused(
+            f"{self.settings.place} refuses a text of {len(texts[at[0]]):,} characters with status "
+            f"{answer.status} (model {model!r}): {said(self.settings, answer.body)}",
+            at[0],
+        )
 
-    async def _post(self, ask: Ask, within: float | None) -> Answer:
+    async def _settled(self, ask: Ask, answer: Answer, deadline: float | None) -> tuple[Ask, Answer]:
+        """A refused request and its answer, once the provider is known to answer some text asked for in this way.
+
+        A server of one fixed dimension refuses to be told any. One that is told a wrong model or key may refuse every
+        text with the status of a text too long: only what answers a harmless one can mean the texts.
+
+        Raises:
+            Unavailable: the harmless text is refused as well.
+        """
+        plain = replace(ask, sized=False)
+        second = await self._post(plain, deadline)
+        if second.status == 200 or (ask.model, ask.dim) in self._sized:
+            return plain, second
+        for request, met in ((ask, answer), (plain, second)):
+            probe = replace(request, texts=[_HARMLESS])
+            harmless = await self._post(probe, deadline)
+            if harmless.status == 200:
+                self._read(probe, harmless)
+                return request, met
+            if not self._may_be_a_text(harmless):
+                break
+        raise self._refused(ask.model, harmless)
+
+    def _read(self, ask: Ask, answer: Answer) -> Matrix:
+        """The vectors of an answer; from then on the provider is known to give some when asked in this way."""
+        try:
+            found = parse(self.settings, ask, answer.body)
+        except BadVector as error:
+            raise self._bad_answer(ask.model, str(error)) from None
+        self._sized.setdefault((ask.model, ask.dim), ask.sized)
+        return found
+
+    def _may_be_a_text(self, answer: Answer) -> bool:
+        """Whether a text may be what a refusal is about."""
+        return answer.status in _TOO_MUCH and not refuses_key(self.settings, answer.body)
+
+    async def _post(self, ask: Ask, deadline: float | None) -> Answer:
         s = self.settings
+        within = None if deadline is None else max(0.001, deadline - time.monotonic())
         try:
             return await self._transport.post(ask.url(s), ask.headers(s), ask.body(s), within=within)
         except Unreachable as error:
@@ -247,12 +277,16 @@ class Embedder:
 
     def _refused(self, model: str, answer: Answer) -> Unavailable:
         s = self.settings
-        hints = {
-            401: "the key is missing or wrong",
+        key = "the key is missing or wrong"
+        settings = "a harmless text is refused as well: check OMNIGRAPH_EMBED_MODEL, the key and the property's length"
+        hints = dict.fromkeys(_TOO_MUCH, settings) | {
+            401: key,
             403: "the key may not use this model",
             404: "there is no such model or URL: check OMNIGRAPH_EMBED_MODEL and OMNIGRAPH_EMBED_BASE_URL",
         }
         hint = hints.get(answer.status, "a redirect, which isn't followed" if 300 <= answer.status < 400 else "")
+        if refuses_key(s, answer.body):
+            hint = key
         text = "; ".join(part for part in (hint, said(s, answer.body)) if part)
         error = Unavailable(
             f"{s.place} refuses with status {answer.status} (model {model!r}): {text or 'without a word'}",

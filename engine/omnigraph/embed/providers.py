@@ -11,7 +11,7 @@ from omnigraph.embed.settings import EmbedSettings
 from omnigraph.embed.vectors import BadVector, Matrix, unit_vectors
 from omnigraph.records import dataclass
 
-__all__ = ["Ask", "Role", "parse", "said", "tells_roles"]
+__all__ = ["Ask", "Role", "parse", "refuses_key", "said", "tells_roles"]
 
 Role = Literal["document", "query"]
 _TASKS = {"document": "RETRIEVAL_DOCUMENT", "query": "RETRIEVAL_QUERY"}
@@ -59,6 +59,11 @@ class Ask:
 def tells_roles(settings: EmbedSettings) -> bool:
     """Whether a stored text and a question have different vectors."""
     return settings.provider == "gemini"
+
+
+def refuses_key(settings: EmbedSettings, body: bytes) -> bool:
+    """Whether a refusal is about the key; Gemini gives it the status that it gives a bad text."""
+    return settings.provider == "gemini" and b'"API_KEY_INVALID"' in body
 
 
 def parse(settings: EmbedSettings, ask: Ask, body: bytes) -> Matrix:

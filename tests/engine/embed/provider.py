@@ -107,6 +107,18 @@ def status(code: int, body: bytes = b"", **headers: str) -> Behaviour:
     return lambda handler, request: handler.send(code, body, **headers)
 
 
+def refusing(bad: Callable[[str], bool], body: bytes = b'{"error": "too long"}') -> Behaviour:
+    """Refuses every request that has a bad text, as providers do, without saying which it is."""
+
+    def behave(handler: Handler, request: Request) -> None:
+        if any(map(bad, request.texts)):
+            handler.send(400, body)
+        else:
+            good(handler, request)
+
+    return behave
+
+
 def raw(body: bytes | Callable[[Request], Any], **headers: str) -> Behaviour:
     """Status 200 with this body, or with the JSON a function makes of the request."""
 

@@ -100,22 +100,25 @@ def test_what_was_finished_stays_when_the_provider_fails(graph: Graph, configure
 
 
 def test_refused_texts_are_left_and_named(graph: Graph, configured: p.Provider) -> None:
-    def behave(handler: p.Handler, request: p.Request) -> None:
-        if any(t in ("bio 4", "name 5") for t in request.texts):
-            handler.send(400, b'{"error": "too long"}')
-        else:
-            p.good(handler, request)
-
-    configured.default = behave
+    refuses = configured.default = p.refusing(lambda text: text in ("bio 4", "name 5"))
     report = graph.embed()
     assert (report.refused_count, report.made, report.missing) == (2, 10, 12)
     assert {(r.id, r.property) for r in report.refused} == {("p4", "vec"), ("p5", "nameVec")}
     assert rows(graph)["p5"]["vec"] == unit("bio 5")
     configured.default = None
     graph.load(person("p4", vec=[1, 0, 0, 0]), mode="merge")
-    configured.default = behave
+    configured.default = refuses
     graph.embed(only_missing=False)
     assert rows(graph)["p4"]["vec"] == [1, 0, 0, 0], "it keeps the vector it had"
+
+
+def test_a_provider_that_refuses_every_text_ends_the_run(graph: Graph, configured: p.Provider) -> None:
+    configured.default = p.status(400, b'{"error": "no such model"}')
+    with pytest.raises(Unavailable, match=r"a harmless text is refused as well.*no such model") as caught:
+        graph.embed(["Person"], batch_rows=3)
+    assert (caught.value.code, caught.value.retryable) == ("embed_refused", False)
+    assert len(configured.requests) == 4
+    assert graph.embed(dry_run=True).missing == 12
 
 
 def test_writers_beside_it_lose_nothing(graph: Graph, configured: p.Provider) -> None:

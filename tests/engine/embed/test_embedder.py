@@ -182,19 +182,75 @@ def test_a_refusal_is_final_and_never_shows_the_key(server: p.Provider, code: in
 
 
 def test_the_text_that_is_refused_is_named(server: p.Provider) -> None:
-    def behave(handler: p.Handler, request: p.Request) -> None:
-        if "poison" in request.texts:
-            handler.send(400, b'{"error": {"message": "too long"}}')
-        else:
-            p.good(handler, request)
-
-    server.default = behave
+    server.default = p.refusing(lambda text: text == "poison")
     texts = [f"t{i}" for i in range(20)] + ["poison"] + [f"u{i}" for i in range(20)]
     embedder = made(server, BATCH="16")
     with pytest.raises(TextRefused, match=r"a text of 6 characters with status 400.*too long") as caught:
         embedder.documents(texts, 4)
     assert caught.value.index == 20
     embedder.documents(["t0", "t1"], 4)
+
+
+@pytest.mark.parametrize("code", [400, 413, 422])
+def test_a_provider_that_refuses_everything_is_the_fault_of_no_text(server: p.Provider, code: int) -> None:
+    server.default = p.status(code, b'{"error": {"message": "model x is not loaded"}}')
+    embedder = made(server, BATCH="16", CONCURRENCY="2")
+    for _ in range(2):  # nothing is learnt from a refusal
+        server.requests.clear()
+        with pytest.raises(Unavailable, match=r"a harmless text is refused as well.*model x is not loaded") as caught:
+            embedder.documents([f"t{i}" for i in range(200)], 4)
+        assert (caught.value.code, caught.value.retryable) == ("embed_refused", False)
+        assert len(server.requests) <= 2 * 4
+    server.default = None
+    embedder.documents(["a"], 4)
+
+
+def test_gemini_says_in_its_own_way_that_the_key_is_wrong(server: p.Provider) -> None:
+    reason = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
+    error = {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": [reason]}
+    server.default = p.status(400, json.dumps({"error": error}).encode())
+    with pytest.raises(Unavailable, match=r"the key is missing or wrong; API key not valid") as caught:
+        made(server, PROVIDER="gemini").documents(["a"], 4)
+    assert (caught.value.code, caught.value.retryable, len(server.requests)) == ("embed_refused", False, 1)
+
+
+@pytest.mark.parametrize("sized", [True, False])
+def test_a_first_batch_of_bad_texts_alone_names_the_first(server: p.Provider, sized: bool) -> None:
+    """Also where the server is one that takes no dimension: told one, it refuses good texts too."""
+    refuses = p.refusing(lambda text: text.startswith("bad"))
+
+    def behave(handler: p.Handler, request: p.Request) -> None:
+        (refuses if sized or request.dim is None else p.status(400))(handler, request)
+
+    server.default = behave
+    embedder = made(server, BATCH="4")
+    with pytest.raises(TextRefused) as caught:
+        embedder.documents(["bad 0", "bad 1", "bad 2", "bad 3"], 4)
+    assert caught.value.index == 0
+    server.requests.clear()
+    with pytest.raises(TextRefused):
+        embedder.documents(["bad 4"], 4)
+    assert len(server.requests) == 1, "the provider is known to answer"
+
+
+def test_a_batch_under_way_learns_from_another_that_no_dimension_is_taken(server: p.Provider) -> None:
+    def behave(handler: p.Handler, request: p.Request) -> None:
+        if request.dim is not None and request.texts != ["a"]:
+            time.sleep(0.1)  # the answer to `a` without one is there before
+        (p.good if request.dim is None else p.status(400))(handler, request)
+
+    server.default = behave
+    assert made(server, BATCH="1").documents(["a", "b"], 4).shape == (2, 4)
+
+
+def test_a_question_is_given_up_in_time_over_all_its_requests(server: p.Provider) -> None:
+    def behave(handler: p.Handler, request: p.Request) -> None:
+        time.sleep(0.15)
+        handler.send(400, b"no")
+
+    server.default = behave
+    with pytest.raises(Unavailable, match="given up after"):
+        made(server).query("a", 4, deadline=time.monotonic() + 0.25)
 
 
 def test_a_server_with_one_dimension_is_not_told_another(server: p.Provider) -> None:

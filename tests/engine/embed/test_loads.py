@@ -186,19 +186,41 @@ def test_a_provider_that_fails_leaves_the_graph_as_it_was(graph: Graph, configur
 
 
 def test_a_text_the_provider_refuses_is_named_with_its_line(graph: Graph, configured: p.Provider) -> None:
-    def behave(handler: p.Handler, request: p.Request) -> None:
-        if any(t.startswith("bad") for t in request.texts):
-            handler.send(400, b'{"error": "too long"}')
-        else:
-            p.good(handler, request)
-
-    configured.default = behave
+    configured.default = p.refusing(lambda text: text.startswith("bad"))
     lines = [person(f"p{i}", bio="bad " + str(i) if i in (3, 7) else f"good {i}") for i in range(12)]
     with pytest.raises(BadRequest, match="too long") as caught:
         graph.load("\n".join(lines))
     assert caught.value.details["counts"] == {"embed": 2}
     assert [r["source"] for r in caught.value.details["records"]] == ["<text>:4", "<text>:8"]
     assert len(graph.commits()) == 1
+
+
+@pytest.mark.parametrize("bad", [{3}, set(range(6))])  # the first batch has nothing but bad texts
+def test_a_text_the_provider_refuses_is_put_aside(
+    graph: Graph, configured: p.Provider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, bad: set[int]
+) -> None:
+    monkeypatch.setenv("OMNIGRAPH_EMBED_BATCH", "4")
+    configured.default = p.refusing(lambda text: text.startswith("bad"))
+    lines = [person(f"p{i}", bio=f"{'bad' if i in bad else 'good'} {i}") for i in range(12)]
+    result = graph.load("\n".join(lines), quarantine=str(tmp_path / "bad.ndjson"))
+    assert (result.rows, result.quarantined, result.vectors) == (12 - len(bad), len(bad), 12 - len(bad))
+    assert {row["id"]: row["vec"] for row in rows(graph).values()} == {
+        f"p{i}": unit(f"good {i}") for i in set(range(12)) - bad
+    }
+    assert len((tmp_path / "bad.ndjson").read_text().splitlines()) == len(bad)
+
+
+@pytest.mark.parametrize("aside", [False, True])
+def test_a_provider_that_refuses_every_text_blames_no_record(
+    graph: Graph, configured: p.Provider, tmp_path: Path, aside: bool
+) -> None:
+    configured.default = p.status(400, b'{"error": {"message": "no such model"}}')
+    lines = [person(f"p{i}", bio=f"text {i}") for i in range(600)]
+    with pytest.raises(Unavailable, match=r"a harmless text is refused as well.*no such model") as caught:
+        graph.load("\n".join(lines), quarantine=str(tmp_path / "bad.ndjson") if aside else None)
+    assert (caught.value.code, caught.value.retryable) == ("embed_refused", False)
+    assert len(configured.requests) <= 4 * 4
+    assert (len(graph.commits()), list(tmp_path.glob("bad*"))) == (1, [])
 
 
 def test_another_model_is_refused_before_anything_is_asked(
