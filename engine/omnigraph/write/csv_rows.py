@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, BinaryIO, Literal, cast
 
@@ -17,7 +17,7 @@ from omnigraph.read.compute import Array
 from omnigraph.records import dataclass
 from omnigraph.write.mapping import SourceMapping
 
-__all__ = ["BLOB_BLOCK_BYTES", "BLOCK_BYTES", "CsvRows", "NoRecord", "csv_rows"]
+__all__ = ["BLOB_BLOCK_BYTES", "BLOCK_BYTES", "CsvRows", "NoRecord", "csv_columns", "csv_rows"]
 
 BLOCK_BYTES = 4 << 20
 BLOB_BLOCK_BYTES = 256 << 20
@@ -53,7 +53,7 @@ class CsvRows:
     others: Sequence[NoRecord] = field(default_factory=tuple)
 
 
-def _columns(stream: BinaryIO, source: SourceMapping) -> list[str]:
+def csv_columns(stream: BinaryIO, source: SourceMapping) -> list[str]:
     """The columns' names, from the file's beginning."""
     read, parse = _options(source)
     parse.invalid_row_handler = lambda _: "skip"
@@ -61,16 +61,16 @@ def _columns(stream: BinaryIO, source: SourceMapping) -> list[str]:
 
 
 def csv_rows(
-    stream: BinaryIO, source: SourceMapping, columns_of: Callable[[list[str]], list[str]], *, blobs: bool = False
+    stream: BinaryIO, source: SourceMapping, names: Sequence[str], wanted: Sequence[str], *, blobs: bool = False
 ) -> Iterator[CsvRows]:
     """All rows of a file.
 
     Args:
         stream: the file's bytes, seekable.
-        columns_of: which of the file's columns are wanted.
+        names: the columns' names, as `csv_columns` tells them.
+        wanted: those to read.
         blobs: lines may be as long as Blobs are.
     """
-    names = _columns(stream, source)
     stream.seek(0)
     read, parse = _options(source)
     if blobs:
@@ -88,7 +88,7 @@ def csv_rows(
     parse.invalid_row_handler = skip
     convert = pcsv.ConvertOptions(
         column_types=dict.fromkeys(names, pa.binary()),  # what is no UTF-8 would end the reading as texts
-        include_columns=columns_of(names),
+        include_columns=list(wanted),
         null_values=source.nulls if source.nulls is not None else [""],
         strings_can_be_null=True,
         quoted_strings_can_be_null=source.nulls is not None,

@@ -61,7 +61,7 @@ def read_flat(
                 omitted[name] = absent
         plan = bind_columns(source, entity, [*table.schema.names, *sorted(others)], file=label)
         batch = table.select(plan.columns).combine_chunks().to_batches()[0]
-        yield typed_rows(batch, lines.offsets, reading, source, False, file, label, omitted)
+        yield typed_rows(batch, lines.offsets, reading, source, plan, False, file, label, omitted)
 
 
 def _column(source: SourceMapping, name: str) -> str:

@@ -317,7 +317,7 @@ def _tables(plan: SourcePlan, source: SourceFile, reading: Reading) -> Iterator[
     assert source.mapping is not None
     if source.format == "csv":
         with open_tabular(source.path, source.label, source.format) as stream:
-            for part in mapped_csv(stream, source.mapping, reading, source.label):
+            for _, part in mapped_csv(stream, source.mapping, reading, source.label):
                 yield part.batch, part.numbers, part.others
         return
     for batch, start in _batches(plan, source, source.mapping, reading):
@@ -334,7 +334,8 @@ def _batches(
             start += batch.num_rows
         return
     with open_tabular(source.path, source.label, source.format) as stream:
-        yield from mapped_batches(stream, mapping, source.format, None, reading, source.label)
+        for _, batch, before in mapped_batches(stream, mapping, source.format, None, reading, source.label):
+            yield batch, before
 
 
 def _lines(stream: BinaryIO, offsets: Sequence[int]) -> Iterator[tuple[int, int, bytes]]:

@@ -17,7 +17,7 @@ from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.storage.blobs import PIECE_BYTES
 from omnigraph.write.blobs import blob_names
 from omnigraph.write.columns import Cast, cast_column, values_column
-from omnigraph.write.csv_rows import BLOB_BLOCK_BYTES, BLOCK_BYTES, CsvRows, csv_rows
+from omnigraph.write.csv_rows import BLOB_BLOCK_BYTES, BLOCK_BYTES, CsvRows, csv_columns, csv_rows
 from omnigraph.write.findings import BadRecord
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
 from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, value_text
@@ -66,28 +66,29 @@ def read_tabular(
         if format == "csv":
             yield from _read_csv(stream, reading, source, file, label)
             return
-        for batch, start in mapped_batches(stream, source, format, row_groups, reading, label, local=local):
-            yield typed_rows(batch, _numbers(start, batch), reading, source, False, file, label)
+        for plan, batch, start in mapped_batches(stream, source, format, row_groups, reading, label, local=local):
+            yield typed_rows(batch, _numbers(start, batch), reading, source, plan, False, file, label)
     except (OSError, pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise unreadable(label, format, error) from error
 
 
 def _read_csv(stream: BinaryIO, reading: Reading, source: SourceMapping, file: int, label: str) -> Iterator[TypedBatch]:
     entity = require_entity(source, reading)
-    for rows in mapped_csv(stream, source, reading, label):
+    for plan, rows in mapped_csv(stream, source, reading, label):
         for other in rows.others:
             reading.findings.add(BadRecord("syntax", other.message, entity.table_key, file=file, row=other.row))
-        yield typed_rows(rows.batch, rows.numbers, reading, source, True, file, label)
+        yield typed_rows(rows.batch, rows.numbers, reading, source, plan, True, file, label)
 
 
-def mapped_csv(stream: BinaryIO, source: SourceMapping, reading: Reading, label: str) -> Iterator[CsvRows]:
-    """The mapped columns of a CSV file."""
+def mapped_csv(
+    stream: BinaryIO, source: SourceMapping, reading: Reading, label: str
+) -> Iterator[tuple[ColumnPlan, CsvRows]]:
+    """The mapped columns of a CSV file, each piece with what they are for."""
     entity = require_entity(source, reading)
-
-    def wanted(names: list[str]) -> list[str]:
-        return bind_columns(source, entity, names, file=label).columns
-
-    return csv_rows(stream, source, wanted, blobs=bool(blob_names(entity)))
+    names = csv_columns(stream, source)
+    plan = bind_columns(source, entity, names, file=label)
+    for rows in csv_rows(stream, source, names, plan.columns, blobs=bool(blob_names(entity))):
+        yield plan, rows
 
 
 def unreadable(label: str, format: str, error: BaseException) -> BadRequest:
@@ -114,8 +115,8 @@ def mapped_batches(
     label: str,
     *,
     local: bool = False,
-) -> Iterator[tuple[pa.RecordBatch, int]]:
-    """Record batches of the mapped columns, each with the number of rows before it. Not of CSV."""
+) -> Iterator[tuple[ColumnPlan, pa.RecordBatch, int]]:
+    """Record batches of the mapped columns, each with what they are for and the number of rows before. Not of CSV."""
     entity = require_entity(source, reading)
     if format == "parquet":
         blobs = bool(blob_names(entity))
@@ -126,7 +127,7 @@ def mapped_batches(
         start = sum(parquet.metadata.row_group(i).num_rows for i in range(first))
         size = _blob_rows(parquet.metadata) if blobs else BATCH_ROWS
         for batch in parquet.iter_batches(size, row_groups=list(range(first, last)), columns=plan.columns):
-            yield batch, start
+            yield plan, batch, start
             start += batch.num_rows
         return
     start = 0
@@ -138,7 +139,7 @@ def mapped_batches(
             whole: pa.RecordBatch = file.read_stripe(stripe, plan.columns).select(plan.columns)
             for at in range(0, whole.num_rows, BATCH_ROWS):
                 part = whole.slice(at, BATCH_ROWS)
-                yield part, start
+                yield plan, part, start
                 start += part.num_rows
         return
     reader = _open_arrow(stream)
@@ -148,7 +149,7 @@ def mapped_batches(
     else:
         batches = iter(reader)
     for batch in batches:
-        yield batch.select(plan.columns), start
+        yield plan, batch.select(plan.columns), start
         start += batch.num_rows
 
 
@@ -165,7 +166,7 @@ def read_table(
     plan = bind_columns(source, require_entity(source, reading), table.schema.names, file=label)
     start = 0
     for batch in table.select(plan.columns).to_batches(max_chunksize=BATCH_ROWS):
-        yield typed_rows(batch, _numbers(start, batch), reading, source, False, file, label)
+        yield typed_rows(batch, _numbers(start, batch), reading, source, plan, False, file, label)
         start += batch.num_rows
 
 
@@ -185,6 +186,7 @@ def typed_rows(
     positions: npt.NDArray[np.int64],
     reading: Reading,
     source: SourceMapping,
+    plan: ColumnPlan,
     text: bool,
     file: int,
     label: str,
@@ -194,11 +196,11 @@ def typed_rows(
 
     Args:
         positions: where each row stands in its source.
+        plan: what the columns are for.
         text: the source knows text only.
         omitted: by column, the rows (bool) that don't mention it; without an entry all do.
     """
     entity = require_entity(source, reading)
-    plan: ColumnPlan = bind_columns(source.model_copy(update={"ignore": ["*"]}), entity, batch.schema.names, file=label)
     n = batch.num_rows
     nulls = pa.array(source.nulls, pa.string()) if source.nulls is not None and not text else None
 

@@ -237,6 +237,24 @@ def test_splits_give_the_same_rows_and_ids_as_the_whole_file(tmp_path: Path) -> 
                 assert sorted(r for p in pieces for r in rows(p)) == whole
 
 
+def write_rows(path: Path, table: pa.Table) -> None:
+    """In the format of the suffix."""
+    match path.suffix:
+        case ".parquet":
+            pq.write_table(table, path)
+        case ".csv":
+            pcsv.write_csv(table, path)
+        case ".orc":
+            orc.write_table(table, path)
+        case ".arrow":
+            with pa.ipc.new_stream(path, table.schema) as out:
+                out.write_table(table)
+        case ".feather":
+            feather.write_feather(table, str(path), compression="uncompressed")
+        case ".ndjson":
+            path.write_text("\n".join(map(json.dumps, table.to_pylist())))
+
+
 PEOPLE = pa.table({"full": ["ada", "bob"], "age": pa.array([36, None], pa.int32()), "etag": ["x", "y"]})
 FRIENDS = pa.table({"a": ["ada"], "b": ["bob"], "since": ["31.12.2019"]})
 MAPPING = """
@@ -261,17 +279,7 @@ def test_files_of_every_format_through_one_mapping(tmp_path: Path, suffix: str) 
     kind, _, packed = suffix.partition(".")
     for name, table in (("people", PEOPLE), ("friends", FRIENDS)):
         where = tmp_path / f"{name}.{kind}"
-        if kind == "parquet":
-            pq.write_table(table, where)
-        elif kind == "csv":
-            pcsv.write_csv(table, where)
-        elif kind == "orc":
-            orc.write_table(table, where)
-        elif kind == "arrow":
-            with pa.ipc.new_stream(where, table.schema) as out:
-                out.write_table(table)
-        else:
-            feather.write_feather(table, where, compression="uncompressed")
+        write_rows(where, table)
         if packed:
             how = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}[packed]
             with pa.output_stream(f"{where}.{packed}", compression=how) as out:
@@ -285,6 +293,27 @@ def test_files_of_every_format_through_one_mapping(tmp_path: Path, suffix: str) 
     ]
     (edge,) = plain(rows["edge:Knows"])
     assert (edge["src"], edge["dst"], edge["since"]) == ("ada", "bob", date(2019, 12, 31))
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "csv", "arrow", "orc", "ndjson", "table"])
+def test_an_ignored_column_that_names_an_end_or_an_id_fills_no_property(tmp_path: Path, suffix: str) -> None:
+    catalog = compile_schema("node D { slug: String @key } node N { label: String? } edge Up: D -> D { dist: String? }")
+    links, notes = pa.table({"dist": ["a"], "up": ["b"]}), pa.table({"label": ["x"]})
+    if suffix != "table":
+        write_rows(tmp_path / f"in.{suffix}", links)
+        write_rows(tmp_path / f"n.{suffix}", notes)
+    by = ["table: in", "table: n"] if suffix == "table" else [f"path: in.{suffix}", f"path: n.{suffix}"]
+    mapping = Mapping.parse(
+        f"sources: [{{{by[0]}, edge: Up, from: [dist], to: [up], ignore: [dist]}}, "
+        f"{{{by[1]}, node: N, id: label, ignore: [label]}}]",
+        base=tmp_path,
+    )
+    reading = Reading(catalog, OPERATION)
+    with plan_sources({"in": links, "n": notes} if suffix == "table" else None, mapping, catalog) as plan:
+        rows = {batch.table_key: batch.rows.to_pylist() for file in plan.files for batch in plan.read(file, reading)}
+    (edge,), (note,) = rows["edge:Up"], rows["node:N"]
+    assert (edge["src"], edge["dst"], edge["dist"]) == ("a", "b", None)
+    assert (note["id"], note["label"]) == ("x", None)
 
 
 def test_tables_in_memory_need_no_mapping_where_names_agree() -> None:
