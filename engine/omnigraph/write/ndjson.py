@@ -30,7 +30,8 @@ from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.write.columns import Cast
 from omnigraph.write.findings import BadRecord, Findings
 from omnigraph.write.json_values import json_type, json_value, kind_name, layout_hint, value_of
-from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, key_parts
+from omnigraph.write.mentions import omitted_rows
+from omnigraph.write.rows import Given, Reading, TypedBatch, assemble, endpoint, key_parts, tells_omitted
 
 __all__ = [
     "BLOCK_BYTES",
@@ -291,11 +292,11 @@ def _parse_group(reading: Reading, entity: NodeType | EdgeType, lines: Lines) ->
 
 
 def _finite(table: pa.Table) -> bool:
-    """Whether no number is NaN or infinite, which Arrow reads though JSON has no such numbers. Vectors have a check."""
+    """Whether no number is NaN or infinite, which Arrow reads though JSON has no such numbers."""
     data: Array = table["data"].combine_chunks()
     for column in data.flatten():
         values = column.flatten() if pa.types.is_list(column.type) else column
-        if pa.types.is_float64(values.type) and pc.all(pc.is_finite(values)).as_py() is False:
+        if pa.types.is_floating(values.type) and pc.all(pc.is_finite(values)).as_py() is False:
             return False
     return True
 
@@ -332,17 +333,11 @@ def _from_columns(
     known_bad = known_bad or {}
     data: Array = table["data"].combine_chunks()
     parts = dict(zip(data.type.names, data.flatten(), strict=True))
+    asked = [p.name for p in entity.properties.values() if tells_omitted(reading, entity, p)]
+    left_out = omitted_rows(lines.text, {name: parts[name] for name in asked}, inside="data", outside=_TOP)
     given: dict[str, Given] = {}
     for prop in entity.properties.values():
-        column = parts[prop.name]
-        omitted = None
-        asked = prop.has_default or reading.merge or (reading.fills and prop.embed is not None)
-        if column.null_count and asked and prop.name not in entity.key:
-            # JSON null is a value (it clears), an absent name is not. Quotes inside texts are escaped, so a quoted name
-            # before a colon is a name.
-            null = pc.match_substring_regex(lines.text.cast(pa.binary()), f'"{prop.name}"\\s*:\\s*null')
-            omitted = pc.and_(pc.is_null(column), pc.invert(null))
-        bad = known_bad.get(prop.name)
+        column, omitted, bad = parts[prop.name], left_out.get(prop.name), known_bad.get(prop.name)
         if bad is not None and omitted is not None:
             omitted = pc.and_(omitted, pc.invert(bad))
         given[prop.name] = Given(column, omitted, bad, form=None, show=partial(_shown, lines, ("data", prop.name)))

@@ -39,6 +39,7 @@ __all__ = [
     "row_schema",
     "short",
     "table_rows",
+    "tells_omitted",
     "value_text",
 ]
 
@@ -114,6 +115,12 @@ def table_rows(entity: NodeType | EdgeType, rows: _Rows) -> _Rows:
     extra = [n for n in rows.schema.names if n in (FILE, ROW) or n.startswith(OMITTED)]
     schema = moving_schema(entity)
     return rows.drop_columns(extra).select(schema.names).cast(schema)
+
+
+def tells_omitted(reading: Reading, entity: NodeType | EdgeType, prop: Property) -> bool:
+    """Whether a record that leaves the property out gives another row than one that says null."""
+    made = reading.fills and prop.embed is not None
+    return prop.has_default or ((reading.merge or made) and prop.name not in entity.key)
 
 
 def default_column(prop: Property, n: int) -> Array:

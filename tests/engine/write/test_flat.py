@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from omnigraph.errors import BadRequest
 from omnigraph.schema import compile_schema
+from omnigraph.write import ndjson
+from omnigraph.write.flat import read_flat
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import Split, plan_sources, read_batches
@@ -104,3 +111,120 @@ def test_flat_ndjson_edges_and_splits(tmp_path: Path) -> None:
             for row in batch.rows.to_pylist()
         ]
     assert parts == rows["edge:Uses"]
+
+
+# ---- left out, or null -----------------------------------------------------------------------------------------------
+
+PEOPLE = compile_schema("""
+node P {
+  slug: String @key
+  name: String?
+  age: I32?
+  mark: String?
+  note: String?
+  status: String? @default("new")
+}
+node Q { slug: String @key  name: String  mark: String @default("none")  born: Date? }
+""")
+
+
+def flat_rows(text: str, how: str, *, merge: bool = True) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of flat lines and what is said of the others; `how` is the mapping of one source."""
+    (source,) = Mapping.parse(f"sources: [{{path: x.ndjson, {how}}}]").sources
+    reading = Reading(PEOPLE, OPERATION, merge=merge)
+    batches = list(read_flat(io.BytesIO(text.encode()), reading, source, file=0, label="x"))
+    return [row for b in batches for row in b.rows.to_pylist()], [found.message for found in reading.findings.shown]
+
+
+@pytest.mark.parametrize(
+    ("line", "mentioned"),
+    [
+        ('{"slug": "a", "owner": {"name": "x"}}', False),
+        ('{"slug": "a", "owner": {"name": null}}', False),
+        ('{"slug": "a", "owner": [{"name" : null}], "age": 1}', False),
+        ('{"slug": "a", "name": null, "owner": {"name": null}}', True),
+        ('{"slug": "a", "owner": {"x": null}, "name":null}', True),
+        ('{"slug": "a", "note": "say \\"name\\": null"}', False),
+        ('{"slug": "a", "note": "say {\\"name\\": null}", "name" : null}', True),
+        ('{"slug": "a", "a\\"name": null}', False),
+        ('{"slug": "a", "na\\u006de": null}', True),
+        ('{"slug": "a", "note": "\\u00e9", "owner": "name"}', False),
+        ('{"slug": "a", "owner": {"na\\u006de": null}}', False),
+        ('{"slug": "a", "age": "1", "na\\u006de": null}', True),  # a text: value by value
+        ('{"slug": "a", "age": "1", "owner": {"name": null}}', False),
+    ],
+)
+def test_a_member_is_mentioned_by_its_own_name_in_the_record_itself(line: str, mentioned: bool) -> None:
+    (row,), said = flat_rows(line, 'node: P, ignore: ["*"]')
+    assert (row["__omitted:name"], said) == (not mentioned, [])
+
+
+def test_a_nested_member_of_the_name_leaves_the_default_and_what_is_required() -> None:
+    text = '{"slug": "a", "owner": {"name": "x", "mark": null}}\n{"slug": "b", "name": "n", "owner": {"mark": null}}\n'
+    rows, said = flat_rows(text, "node: Q, ignore: [owner]", merge=False)
+    assert [row["mark"] for row in rows] == ["none", "none"]
+    assert said == ["name is required and has no value"]
+
+
+@pytest.mark.parametrize("column", ["Größe", "full name", "a/b", 'a"b', "a\\b", ", ", ":", "x.y(z)"])
+@pytest.mark.parametrize("ascii", [True, False])
+def test_a_column_of_any_name_is_told_left_out_from_null(column: str, ascii: bool) -> None:
+    records = [{"slug": "a", column: None}, {"slug": "b"}, {"slug": "c", column: "x"}]
+    records += [{"slug": "d", "note": f'"{column}": null'}, {"slug": "e", "age": None, "note": "v"}]
+    lines = [json.dumps(record, ensure_ascii=ascii) for record in records]
+    lines.append(lines[0].replace('"a"', '"f"').replace("/", "\\/"))
+    rows, _ = flat_rows("\n".join(lines), f"node: P, columns: {{name: {json.dumps(column)}}}")
+    assert [row["__omitted:name"] for row in rows] == [False, True, False, True, True, False]
+
+
+def test_a_column_that_some_or_all_blocks_lack_is_omitted_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ndjson, "BLOCK_BYTES", 60)
+    some = [f'{{"slug": "s{i}", "name": "n"}}' for i in range(8)]
+    some[4:4] = ['{"slug": "t", "name": "n", "birth": "2020-02-29"}', '{"slug": "u", "name": "n", "birth": null}']
+    how = "node: Q, columns: {born: birth, mark: sign}"
+    rows, said = flat_rows("\n".join(some), how)
+    assert [row["slug"] for row in rows if not row["__omitted:born"]] == ["t", "u"]
+    assert (len(rows), rows[4]["born"], said) == (10, date(2020, 2, 29), [])
+    rows, said = flat_rows("\n".join(some), how, merge=False)
+    assert {row["mark"] for row in rows} == {"none"}
+    assert said == []
+    _, said = flat_rows("\n".join(some), "node: Q, columns: {name: title}, ignore: [name, birth]", merge=False)
+    assert said == ["name is required and has no value"] * 10
+
+
+NAMES = {"name": "Größe", "age": "age", "mark": ", ", "note": 'a/"b'}
+WORDS = st.sampled_from(["", "x", "é", '"', "\\", "{", 'say "age": null', '{"Größe": null}', '", ":', "null"])
+NESTED = st.dictionaries(st.sampled_from(["Größe", "age", "x"]), st.none() | WORDS, max_size=2)
+RECORDS = st.fixed_dictionaries(
+    {"slug": st.just("p")},
+    optional={
+        "Größe": st.none() | WORDS,
+        "age": st.none() | st.integers(0, 9) | st.integers(0, 9).map(str),
+        ", ": st.none() | WORDS,
+        'a/"b': st.none() | WORDS,
+        "other": st.none() | WORDS | NESTED | st.lists(NESTED, max_size=2),
+        'x"Größe': st.none() | NESTED,
+    },
+).flatmap(lambda record: st.permutations(list(record.items())).map(dict))
+
+
+@given(st.lists(st.tuples(RECORDS, st.booleans(), st.booleans()), max_size=8), st.sampled_from([1 << 20, 80]))
+@settings(max_examples=60, deadline=None, print_blob=True)
+def test_flat_lines_are_read_as_the_json_that_they_are(
+    written: list[tuple[dict[str, Any], bool, bool]], block: int
+) -> None:
+    lines = []
+    for record, ascii, tight in written:
+        line = json.dumps(record, ensure_ascii=ascii, separators=(",", ":") if tight else None)
+        lines.append(line.replace("/", "\\/") if ascii else line)
+    how = f'node: P, columns: {json.dumps(NAMES, ensure_ascii=False)}, ignore: ["*"]'
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ndjson, "BLOCK_BYTES", block)
+        rows, said = flat_rows("\n".join(lines), how)
+    assert said == []
+    for row, line in zip(rows, lines, strict=True):
+        record = json.loads(line)
+        for name, column in NAMES.items():
+            assert row["__omitted:" + name] == (column not in record), line
+            value = record.get(column)
+            assert row[name] == (int(value) if name == "age" and value is not None else value), line

@@ -97,6 +97,19 @@ def test_ndjson_types_defaults_ids_and_ends() -> None:
     assert len(rows["node:Note"][0]["id"]) == 26
 
 
+def test_only_the_name_in_data_is_a_mention_however_it_is_written() -> None:
+    catalog = compile_schema("node T { slug: String @key  edge: String?  age: I32? }")
+    text = """\
+{"type": "T", "edge": null, "data": {"slug": "a"}}
+{"type": "T", "data": {"slug": "b", "\\u0061ge": null}}
+{"type": "T", "data": {"slug": "c", "edge": null, "age": 1}}
+"""
+    reading = Reading(catalog, OPERATION, merge=True)
+    (batch,) = read_ndjson(io.BytesIO(text.encode()), reading, file=0, label="x")
+    assert batch.rows.column("__omitted:edge").to_pylist() == [True, True, False]
+    assert batch.rows.column("__omitted:age").to_pylist() == [True, False, False]
+
+
 def test_dates_with_zones_and_milliseconds_become_utc() -> None:
     times = [
         "2020-01-01T10:00:00.5+02:00",
