@@ -207,7 +207,8 @@ def bind_columns(
     """Joins a mapping with the columns a file really has.
 
     Raises:
-        BadRequest: a mapped column is missing, a column is neither mapped nor ignored, or a key part has no column.
+        BadRequest: a mapped column is missing, a column is neither mapped nor ignored, or a key part without a default
+            has no column.
     """
     have = list(columns)
     known = set(have)
@@ -233,7 +234,8 @@ def bind_columns(
     problems += [
         f"no column for the key property {part!r}"
         for part in entity.key
-        if part not in ("src", "dst") and part not in properties and part not in source.constants
+        if not (part in ("src", "dst") or part in properties or part in source.constants)
+        and not entity.properties[part].has_default
     ]
     if problems:
         text = "\n".join(f"{file}: {problem}" for problem in problems)

@@ -258,9 +258,10 @@ class _Run:
         if entity.key:
             nothing = StoredRows(None, self.params, self.now)
             self.staging.committed.check_keys(entity)
-            for name in entity.key:
-                if name not in ends:
-                    known[name] = self._column(entity, entity.properties[name], given[name], nothing, 1)
+            for prop in (entity.properties[name] for name in entity.key if name not in ends):
+                expr = given.get(prop.name)
+                column = default_column(prop, 1) if expr is None else self._column(entity, prop, expr, nothing, 1)
+                known[prop.name] = column
             ids = render_key([known[name] for name in entity.key])
             if ids.null_count:
                 raise BadRequest(f"{entity.name}: the key ({', '.join(entity.key)}) has no value")

@@ -174,8 +174,10 @@ def assemble(
     excused: dict[str, Array] = {}
     for prop in entity.properties.values():
         it = given.get(prop.name)
+        # A merge knows a row by its key; of the others it asks the stored row before the default.
+        defaults = not reading.merge or prop.name in entity.key
         if it is None:
-            columns[prop.name] = nulls_of(prop.type, n) if reading.merge else default_column(prop, n)
+            columns[prop.name] = default_column(prop, n) if defaults else nulls_of(prop.type, n)
             omitted[prop.name] = pa.array(np.ones(n, dtype=bool))
             continue
         if prop.type.base == "Blob":
@@ -187,7 +189,7 @@ def assemble(
             excused[prop.name] = bad
             _report_type(findings, key, origin, bad, prop, it)
         column = cast.column
-        if not reading.merge and prop.has_default and it.omitted is not None:
+        if defaults and prop.has_default and it.omitted is not None:
             column = pc.if_else(it.omitted, default_column(prop, n), column)
         columns[prop.name] = column
         omitted[prop.name] = it.omitted if it.omitted is not None else pa.array(np.zeros(n, dtype=bool))
