@@ -44,6 +44,7 @@ TEXT_OPTIONS: dict[str, Any] = {
 VECTOR_MIN_ROWS = 256
 """Vectors a table must hold before their index can be trained."""
 PARTITION_ROWS = 4096
+"""Vectors of one partition of their index, about; far more of them and the index is made anew."""
 PQ_MIN_ROWS = 1_000_000
 """From here on vectors are kept as product codes (about a byte for four numbers), below as one byte a number."""
 
@@ -109,12 +110,16 @@ def lacking(
         if index is not None and _ours(index, kind) and index.name not in foreign:
             if index.num_rows_indexed >= rows:
                 continue
-            if kind != "VECTOR" or rows <= 8 * PARTITION_ROWS * _partitions(dataset, index.name):
+            if kind != "VECTOR":
+                jobs.append(Job(column, kind, "extended"))
+                continue
+            if not _new_vectors(dataset, index, column):
+                continue  # nor could Lance extend several partitions by none
+            if not _outgrown(dataset, index.name, column, rows):
                 jobs.append(Job(column, kind, "extended"))
                 continue
         if kind == "VECTOR":
-            with lance_errors(f"counting the vectors of {column}"):
-                vectors = int(dataset.count_rows(f"`{column}` IS NOT NULL"))
+            vectors = _vectors(dataset, column)
             if vectors < VECTOR_MIN_ROWS:
                 pending.append(Pending(column, kind, f"{vectors} vectors, and an index takes {VECTOR_MIN_ROWS}"))
                 continue
@@ -125,7 +130,8 @@ def lacking(
 def index_coverage(dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], int | None]:
     """(column, kind) → rows its index covers; 0 where there is none, None where there can't be one yet."""
     jobs, pending = lacking(dataset, wanted)
-    covered = {i.name: i.num_rows_indexed for i in dataset.describe_indices()}
+    with lance_errors("reading the indices"):
+        covered = {i.name: i.num_rows_indexed for i in dataset.describe_indices()}
     out: dict[tuple[str, str], int | None] = {(p.column, p.kind): None for p in pending}
     for job in jobs:
         there = job.action == "extended"
@@ -133,9 +139,26 @@ def index_coverage(dataset: lance.LanceDataset, wanted: Sequence[tuple[str, str]
     return out
 
 
-def _partitions(dataset: lance.LanceDataset, name: str) -> int:
+def _outgrown(dataset: lance.LanceDataset, name: str, column: str, rows: int) -> bool:
+    """Whether there are far more vectors than the partitions of their index are meant for."""
     with lance_errors(f"reading index {name}"):
-        return sum(int(part["num_partitions"]) for part in dataset.stats.index_stats(name)["indices"][:1])
+        partitions = sum(int(part["num_partitions"]) for part in dataset.stats.index_stats(name)["indices"][:1])
+    limit = 8 * PARTITION_ROWS * partitions
+    return rows > limit and _vectors(dataset, column) > limit
+
+
+def _new_vectors(dataset: lance.LanceDataset, index: Any, column: str) -> bool:
+    """Whether the data files that an index doesn't cover hold any vector."""
+    covered = {number for segment in index.segments for number in segment.fragment_ids}
+    new = [fragment for fragment in dataset.get_fragments() if fragment.fragment_id not in covered]
+    return not new or _vectors(dataset, column, new) > 0
+
+
+def _vectors(dataset: lance.LanceDataset, column: str, fragments: Sequence[Any] | None = None) -> int:
+    """How many vectors there are, in the whole table or some of its fragments."""
+    test = f"`{column}` IS NOT NULL"
+    with lance_errors(f"counting the vectors of {column}"):
+        return int(dataset.scanner(columns=[], filter=test, fragments=fragments, with_row_id=True).count_rows())
 
 
 def build(dataset: lance.LanceDataset, jobs: Sequence[Job]) -> Iterator[tuple[Job, float]]:
@@ -177,10 +200,10 @@ def _create(dataset: lance.LanceDataset, job: Job) -> None:
 
 
 def _create_vector(dataset: lance.LanceDataset, column: str, name: str) -> None:
-    rows = dataset.count_rows()
-    options: dict[str, Any] = {"num_partitions": max(1, rows // PARTITION_ROWS)}
+    vectors = _vectors(dataset, column)
+    options: dict[str, Any] = {"num_partitions": max(1, vectors // PARTITION_ROWS)}
     kind = "IVF_SQ"
-    if rows >= PQ_MIN_ROWS:
+    if vectors >= PQ_MIN_ROWS:
         kind = "IVF_PQ"
         dim = int(dataset.schema.field(column).type.list_size)
         options["num_sub_vectors"] = dim // next(width for width in (4, 2, 1) if dim % width == 0)

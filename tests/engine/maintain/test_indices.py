@@ -12,7 +12,7 @@ import pytest
 from omnigraph.maintain import ensure_indices, verify
 from omnigraph.maintain.indices import wanted_indices
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository
+from omnigraph.storage import Repository, index_kinds
 from omnigraph.storage.index_kinds import extend, text_index, vector_index
 from omnigraph.write import load
 
@@ -111,3 +111,44 @@ def test_indexes_of_another_maker_are_replaced(graph: Repository) -> None:
     }  # fmt: skip
     assert "slug_idx(BTree)" in plan(graph, "slug = 'd1'")
     assert entry(graph)["built"] == []
+
+
+def test_a_vector_index_is_sized_by_the_vectors_and_not_by_the_rows(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_kinds, "PARTITION_ROWS", 4)
+    monkeypatch.setattr(index_kinds, "PQ_MIN_ROWS", 400)
+
+    def made() -> tuple[str, int]:
+        stats = graph.snapshot().dataset(KEY).stats.index_stats("vec_vector_idx")
+        return stats["index_type"], stats["indices"][0]["num_partitions"]
+
+    load(graph, docs(0, 2000, without=1700))
+    assert "vec (nearness)" in entry(graph)["built"]
+    assert made() == ("IVF_SQ", 75)
+    load(graph, docs(2000, 1000, without=990))
+    assert "vec (nearness)" in entry(graph)["extended"], "many more rows, but few more vectors"
+    monkeypatch.setattr(index_kinds, "PARTITION_ROWS", 2)
+    load(graph, docs(3000, 1000))
+    assert "vec (nearness)" in entry(graph)["built"], "1310 vectors are too many for 75 partitions of 2"
+    assert made() == ("IVF_PQ", 5), "Lance makes no more for the codes of so few"
+
+
+def test_rows_without_a_vector_leave_the_index_of_vectors_as_it_is(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lance can't extend an index of several partitions by nothing."""
+    monkeypatch.setattr(index_kinds, "PARTITION_ROWS", 100)
+    load(graph, docs(0, 300))
+    entry(graph)
+    load(graph, docs(300, 10, without=10))
+    done = entry(graph)
+    assert sorted(done["extended"]) == ["id", "n", "slug", "title", "title (words)"]
+    assert done["built"] == done["pending"] == []
+    assert not [f for f in verify(graph).findings if f["kind"] == "index_coverage" and f["table_key"] == KEY]
+    assert entry(graph)["extended"] == []
+    graph.optimize()
+    load(graph, docs(310, 10, without=9))
+    assert "vec (nearness)" in entry(graph)["extended"]
+    near = graph.snapshot().near(KEY, "vec", docs(310, 10, without=9)["Doc"]["vec"][9].values.to_numpy(), 1, ["id"])
+    assert near["id"].to_pylist() == ["d319"]

@@ -264,3 +264,14 @@ def test_the_metadata_of_fragments_is_equal_where_their_json_is(tmp_path: Path) 
             assert (one == other) == (one.to_json() == other.to_json())
             alike += one == other
     assert len(fragments) < alike < len(fragments) ** 2
+
+
+def test_an_index_of_vectors_in_several_partitions_cannot_be_extended_by_none(tmp_path: Path) -> None:
+    """Once this fails, `storage.index_kinds` needn't leave such an index as it is."""
+    kind = pa.list_(pa.float32(), 2)
+    vectors = pa.array([[float(i), 100.0] for i in range(300)], kind)
+    dataset = make(tmp_path / "t", pa.table({"v": vectors}))
+    dataset.create_index("v", "IVF_SQ", name="v", metric="cosine", num_partitions=2)
+    dataset = lance.write_dataset(pa.table({"v": pa.nulls(3, kind)}), dataset, mode="append")
+    with pytest.raises(OSError, match="Not found"):
+        dataset.optimize.optimize_indices()
