@@ -94,9 +94,9 @@ def create_branch(engine: Engine, name: str, base: ManifestState, lineage: str) 
         delete_recorded(engine.store, MANIFEST, name)
         engine.manifest.forget(name)
         raise
-    if state.head.id != base.head.id:
+    if state.version == base.version and state.head.id != base.head.id:  # later, another has written there already
         raise Internal(f"branch {name!r} began at commit {state.head.id} instead of {base.head.id}")
-    return BranchInfo(name, state.head, lineage, base.version)
+    return BranchInfo(name, base.head, lineage, base.version)
 
 
 def _schema_changing(name: str) -> Conflict:

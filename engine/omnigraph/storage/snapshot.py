@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -65,6 +66,10 @@ class Snapshot:
     @property
     def head(self) -> CommitInfo:
         return self.state.head
+
+    def on(self, branch: str) -> Snapshot:
+        """The same tables, as a branch that has just been made from here sees them."""
+        return Snapshot(self._engine, replace(self.state, branch=branch))
 
     @property
     def schema_hash(self) -> str:

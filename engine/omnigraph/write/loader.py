@@ -93,7 +93,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
-    """`tables`: (table key, rows loaded). `commit` is None when the sources hold no record."""
+    """`tables`: (table key, rows loaded). `commit` is None when no record is left to load; a missing branch is made."""
 
     tables: tuple[tuple[str, int], ...]
     commit: CommitInfo | None
@@ -227,8 +227,6 @@ def load(
                 findings.refuse(plan.locate)
         put_aside = len(aside) if aside is not None else 0
         with finished(aside, plan, reading):
-            if not loaded:
-                return LoadResult((), None, branch, operation_id=operation, quarantined=put_aside)
             commit = _committed(
                 repository, base, loaded, mode, blobs, branch, missing, operation, actor, expect_head, ahead
             )
@@ -260,9 +258,11 @@ def _committed(
     actor: str | None,
     expect_head: str | None,
     ahead: Ahead | None,
-) -> CommitInfo:
-    """The judged rows as one commit, on a new branch where it is missing."""
+) -> CommitInfo | None:
+    """The judged rows, if there are any, as one commit, on a new branch where it is missing."""
     with _forked(repository, branch, base, actor) if missing else nullcontext(base) as base:
+        if not loaded:
+            return None
         changes = tuple(
             ahead.change(key, overwrite=mode == "overwrite")
             if ahead is not None and key in ahead
@@ -332,7 +332,7 @@ def _forked(repository: Repository, branch: str, base: Snapshot, actor: str | No
     """The new branch, taken back when the load fails after all."""
     made = repository.create_branch(branch, from_=base.branch, at=base, actor=actor)
     try:
-        yield repository.snapshot(branch)
+        yield base.on(branch)  # not the branch as it now is: what others write there nobody has judged this against
     except BaseException as error:
         try:
             stays = not repository.undo_branch(made)

@@ -17,6 +17,8 @@ from omnigraph.errors import BadRequest, Conflict, NotFound
 from omnigraph.maintain import verify
 from omnigraph.schema import compile_schema
 from omnigraph.storage import Repository, change
+from omnigraph.storage import branch as branch_module
+from omnigraph.storage.steps import Step
 from omnigraph.write import export, load
 from omnigraph.write import loader as loader_module
 from omnigraph.write.mapping import Mapping
@@ -338,6 +340,46 @@ def test_a_branch_forked_for_a_load_that_fails_is_taken_back(
     assert graph.snapshot("dev").count_rows("node:Note") == 2  # the other writer's is kept
     assert load(graph, record, branch="new", from_="main").branch_created
     assert verify(graph).ok
+
+
+@pytest.mark.parametrize("returned", [False, True])
+def test_a_write_on_a_branch_just_made_for_a_load_is_no_part_of_what_was_judged(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch, returned: bool
+) -> None:
+    record = '{"type": "Person", "data": {"slug": "cy", "name": "Cy"}}'
+    make, others = graph.create_branch, [record]
+
+    def made(*args: Any, **more: Any) -> Any:
+        info = make(*args, **more)
+        load(Repository.open(graph.uri), others.pop(), branch="dev")
+        return info
+
+    def reached(step: Step) -> None:
+        if step is Step.BRANCH_CREATED:
+            load(Repository.open(graph.uri), others.pop(), branch="dev")
+
+    if returned:
+        monkeypatch.setattr(graph, "create_branch", made)
+    else:
+        monkeypatch.setattr(branch_module, "reach", reached)
+    with pytest.raises(Conflict) as caught:
+        load(graph, record, branch="dev", from_="main")
+    assert (caught.value.code, caught.value.retryable) == ("expected_version_mismatch", True)
+    assert "stays" in caught.value.__notes__[-1]
+    assert person(graph, "cy", "dev")["name"] == "Cy", "the other writer's is kept, once"
+    assert verify(graph).ok
+
+
+def test_a_branch_is_made_where_there_is_no_record_too(graph: Repository, tmp_path: Path) -> None:
+    bad = '{"type": "Person", "data": {"slug": "cy"}}'
+    results = [
+        load(graph, "// nothing\n", branch="none", from_="main"),
+        load(graph, bad, branch="bad", from_="main", quarantine=str(tmp_path / "bad.ndjson")),
+        load(graph, "// nothing\n", branch="none", from_="main"),
+    ]
+    assert [(r.branch_created, r.quarantined) for r in results] == [(True, 0), (True, 1), (False, 0)]
+    assert {(r.commit, r.tables, r.unfilled) for r in results} == {(None, (), ())}
+    assert graph.head("none").id == graph.head("bad").id == graph.head().id
 
 
 @pytest.mark.parametrize(("mode", "found"), [("append", set()), ("merge", set()), ("overwrite", {"edge:About"})])
