@@ -4,6 +4,7 @@ element types say nothing here, so columns and Arrow's functions are dynamic to 
 from __future__ import annotations
 
 import sys
+from itertools import pairwise
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -11,7 +12,8 @@ import numpy.typing as npt
 import pyarrow.compute
 
 __all__ = [
-    "Array", "Chunked", "Scalar", "flags", "indices", "nulls", "pc", "py_buffer", "rows_of", "taken", "whole_number",
+    "Array", "Chunked", "Scalar", "flags", "in_chunks", "indices", "nulls", "pc", "py_buffer", "rows_of", "taken",
+    "whole_number", "widened",
 ]  # fmt: skip
 
 pc: Any = pyarrow.compute
@@ -24,6 +26,9 @@ Chunked: TypeAlias = Any
 """A `pyarrow.ChunkedArray`."""
 Scalar: TypeAlias = Any
 """A `pyarrow.Scalar`."""
+
+LONGEST = 2**31 - 1
+"""Bytes that the texts of one array of `string` may have together; of `large_string` there is no bound."""
 
 _INT32, _INT64 = pyarrow.int32(), pyarrow.int64()
 _TAKE: Any = pyarrow.compute.get_function("array_take")
@@ -39,8 +44,50 @@ def indices(at: npt.NDArray[np.integer[Any]]) -> Array:
 
 
 def taken(column: Array, at: Array) -> Array:
-    """`column.take(at)` without the layers around it, which take longer than a few rows do."""
-    return _TAKE.call([column, at], _CHECKED)
+    """`column.take(at)` without the layers around it, which take longer than a few rows do; texts that are too long
+    together come as `large_string`."""
+    try:
+        return _TAKE.call([column, at], _CHECKED)
+    except pyarrow.ArrowInvalid:
+        if not pyarrow.types.is_string(column.type):
+            raise
+        return _TAKE.call([column.cast(pyarrow.large_string()), at], _CHECKED)
+
+
+def widened(texts: Array | Chunked | Scalar, times: int = 1) -> Array | Chunked | Scalar:
+    """Texts as `large_string` where so many times as many bytes may be too many for one array of `string`; any other
+    column as it is. Where Arrow repeats texts and where it replaces parts of them it doesn't look for itself."""
+    if not pyarrow.types.is_string(texts.type):
+        return texts
+    column = isinstance(texts, (pyarrow.Array, pyarrow.ChunkedArray))
+    size = texts.nbytes if column else texts.as_buffer().size if texts.is_valid else 0
+    return texts.cast(pyarrow.large_string()) if size * times >= LONGEST else texts
+
+
+def in_chunks(texts: Array) -> Chunked:
+    """A column of `large_string` as `string`, in as many chunks as that takes; the texts aren't copied.
+
+    Raises:
+        ArrowCapacityError: one of the texts alone is too long.
+    """
+    _, offsets, data = texts.buffers()
+    data = py_buffer(b"") if data is None else data
+    begins = np.frombuffer(offsets, dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
+    cuts = [0]
+    while cuts[-1] < len(texts):
+        cuts.append(int(np.searchsorted(begins, begins[cuts[-1]] + LONGEST, side="right")) - 1)
+        if cuts[-1] == cuts[-2]:
+            raise pyarrow.ArrowCapacityError(f"array cannot contain more than {LONGEST} bytes")
+    chunks = []
+    for low, high in pairwise(cuts):
+        own = begins[low : high + 1]
+        places = py_buffer((own - own[0]).astype(np.int32))
+        there = texts.slice(low, high - low).is_valid()
+        valid = py_buffer(np.packbits(flags(there), bitorder="little")) if there.false_count else None
+        chunks.append(
+            pyarrow.StringArray.from_buffers(high - low, places, data.slice(int(own[0]), int(own[-1] - own[0])), valid)
+        )
+    return pyarrow.chunked_array(chunks, pyarrow.string())
 
 
 def flags(column: Array) -> npt.NDArray[np.bool_]:
@@ -62,5 +109,11 @@ def rows_of(table: pyarrow.Table, at: npt.NDArray[np.integer[Any]]) -> pyarrow.T
     """Rows of a table by position; a single one is a view."""
     if len(at) == 1:
         return table.slice(int(at[0]), 1)
-    found: pyarrow.Table = _TAKE_ROWS.call([table, indices(at)], _CHECKED)
+    where = indices(at)
+    try:
+        found: pyarrow.Table = _TAKE_ROWS.call([table, where], _CHECKED)
+    except pyarrow.ArrowInvalid:
+        columns = [taken(column.combine_chunks(), where) for column in table.columns]
+        fitting = [in_chunks(c) if pyarrow.types.is_large_string(c.type) else c for c in columns]
+        return pyarrow.Table.from_arrays(fitting, schema=table.schema)
     return found

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest
-from omnigraph.read.compute import Array, Scalar, flags, nulls
+from omnigraph.read.compute import Array, Scalar, flags, nulls, widened
 
 if TYPE_CHECKING:
     from omnigraph.read.tables import Rows
@@ -101,7 +101,7 @@ def scalar(value: Any, type_: pa.DataType) -> Scalar:
 
 def as_array(value: Datum, length: int) -> Array:
     """A scalar repeated; an array as it is."""
-    return value if isinstance(value, pa.Array) else pa.repeat(value, length)
+    return value if isinstance(value, pa.Array) else pa.repeat(widened(value, length), length)
 
 
 def as_mask(value: Datum, length: int) -> Bools:

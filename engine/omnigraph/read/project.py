@@ -13,7 +13,7 @@ import pyarrow as pa
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import Agg, Aggregate, Column, Expr, Limit, Order, Param, Project, Prop, ResultColumn, Var
 from omnigraph.read.aggregate import aggregate, as_type, codes_of, group
-from omnigraph.read.compute import Array, indices, nulls, taken
+from omnigraph.read.compute import Array, Chunked, in_chunks, indices, nulls, taken
 from omnigraph.read.datum import Evaluate, Longs, as_array, validity
 from omnigraph.read.env import ColumnEnv, FrameEnv
 from omnigraph.read.expr import Compiler
@@ -269,11 +269,18 @@ class Output:
         return order
 
     def _table(self, columns: list[Array]) -> pa.Table:
-        cast = [c if c.type == f.type else c.cast(f.type) for c, f in zip(columns, self.schema, strict=True)]
+        cast = [_fitting(column, field.type) for column, field in zip(columns, self.schema, strict=True)]
         return pa.Table.from_arrays(cast, schema=self.schema)
 
     def describe(self) -> str:
         return self.text
+
+
+def _fitting(column: Array, kind: pa.DataType) -> Array | Chunked:
+    """A column in the type of the answer."""
+    if column.type == kind:
+        return column
+    return in_chunks(column) if pa.types.is_large_string(column.type) else column.cast(kind)
 
 
 def _count(value: int | Param, params: Mapping[str, Any], what: str) -> int:

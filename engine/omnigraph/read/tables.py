@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from omnigraph.errors import Internal
 from omnigraph.read.builds import BUILDS
-from omnigraph.read.compute import Array, Chunked, pc, py_buffer
+from omnigraph.read.compute import Array, Chunked, pc, py_buffer, widened
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.kept import Kept, Sized
 from omnigraph.read.numbering import Numbering, RowIds
@@ -103,8 +103,7 @@ class Readable(Protocol):
 def one_array(column: Chunked | Array) -> Array:
     """The column as a single array in the form reads compute with (see the module's text)."""
     if isinstance(column, pa.ChunkedArray):
-        if pa.types.is_string(column.type) and column.nbytes >= 2**31 - 1:
-            column = column.cast(pa.large_string())
+        column = widened(column)
         if column.num_chunks == 1:
             return one_array(column.chunk(0))
         return one_array(pa.concat_arrays(column.chunks or [pa.array([], column.type)]))

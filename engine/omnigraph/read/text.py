@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.read.compare import by_constant
-from omnigraph.read.compute import Array, pc, py_buffer
+from omnigraph.read.compute import Array, pc, py_buffer, widened
 from omnigraph.read.datum import Datum, Fault, Longs, as_mask, columnar, is_null_type, nulls_like, validity
 
 __all__ = ["matches", "replace", "split", "substring", "to_float", "to_int", "to_string"]
@@ -71,7 +71,10 @@ def replace(value: Datum, old: Datum, new: Datum) -> Datum:
     def one(texts: Datum, pair: str) -> Datum:
         size, _, both = pair.partition(":")
         before, after = both[: int(size)], both[int(size) :]
-        return pc.replace_substring(texts, pattern=before, replacement=after) if before else texts
+        if not before:
+            return texts
+        grows = len(after.encode()) // len(before.encode()) + 1
+        return pc.replace_substring(widened(texts, grows), pattern=before, replacement=after)
 
     if is_null_type(old) or is_null_type(new):
         return nulls_like(pa.string(), value, old, new)

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from omnigraph import read
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, Internal
 from omnigraph.query import compile_query
-from omnigraph.read import env, expand, hops, scan, steps
+from omnigraph.read import compute, env, expand, hops, scan, steps
 from omnigraph.read.adjacency import adjacency
 from omnigraph.read.settings import read_settings
 from omnigraph.read.tables import TABLES
@@ -228,3 +230,73 @@ def test_far_ends_are_counted_while_they_are_gathered(crowd: Any, monkeypatch: p
         ask(crowd, "match { $a knows{1,3} $b } return { $a.age }", bitmap_bytes=10 * EVERYONE, max_bytes=500_000)
     assert refused.value.code == "query_too_large"
     assert batches < EVERYONE // 10 // 2
+
+
+TEXTS = [
+    "match { $a: Person } return { $a.bio, $a.name }",
+    "match { $a: Person } return { $a.name as n, $a.bio } order { n desc }",
+    "match { $a knows $b $a.age < 20 } return { $b.bio, $a.age }",
+    'match { $a: Person } return { $a.name as n, "0123456789" as c, "%s" as d } order { n }' % ("x" * 60),
+    'match { $a: Person } return { replace($a.name, "p", "%s") as r, $a.age }' % ("x" * 100),
+    "match { $a: Person $a.age < 300 } return { $a.name, $a.age }",
+    "match { $a: Person optional { $b: Person { age: 3 } $b knows $a } } return { $a.name as n, $b.bio } order { n }",
+]
+
+
+@pytest.mark.parametrize("body", TEXTS)
+def test_texts_that_are_too_long_for_one_array_come_in_chunks(
+    crowd: Any, monkeypatch: pytest.MonkeyPatch, body: str
+) -> None:
+    want = ask(crowd, body)
+
+    def narrow(take: Any) -> Any:
+        """Takes of texts are refused as Arrow refuses those of more than 2 GiB."""
+
+        class Narrow:
+            def call(self, given: list[Any], options: Any) -> Any:
+                of = given[0]
+                kinds = of.schema.types if isinstance(of, pa.Table) else [of.type]
+                if pa.string() in kinds and len(given[1]) > 100:
+                    raise pa.ArrowInvalid("Take operation overflowed binary array capacity")
+                return take.call(given, options)
+
+        return Narrow()
+
+    monkeypatch.setattr(compute, "_TAKE", narrow(compute._TAKE))
+    monkeypatch.setattr(compute, "_TAKE_ROWS", narrow(compute._TAKE_ROWS))
+    monkeypatch.setattr(compute, "LONGEST", 20_000)
+    TABLES.clear()
+    for _ in range(3):  # cold, warm, bound
+        got = ask(crowd, body)
+        assert got.schema == want.schema
+        assert got.equals(want)
+        texts = [column for column in got.columns if pa.types.is_string(column.type)]
+        assert all(chunk.nbytes < 25_000 for column in texts for chunk in column.chunks)
+
+
+def test_a_text_that_is_too_long_is_refused(crowd: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compute, "LONGEST", 50)
+    with pytest.raises(BadRequest, match="texts take more than 2 GiB") as refused:
+        ask(crowd, "match { $a: Person } return { $a.bio }")
+    assert refused.value.code == "query_too_large"
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (pa.ArrowInvalid("Failed casting from large_string to string: input array too large"), BadRequest),
+        (pa.ArrowInvalid("offset overflow while concatenating arrays"), BadRequest),
+        (pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes"), BadRequest),
+        (pa.ArrowInvalid("anything else"), Internal),
+        (pa.ArrowNotImplementedError("no kernel"), Internal),
+    ],
+)
+def test_no_error_of_arrow_comes_out_as_it_is(
+    crowd: Any, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception]
+) -> None:
+    def fails(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(importlib.import_module("omnigraph.read.execute"), "run", fails)
+    with pytest.raises(kind, match="query `q`"):
+        ask(crowd, "match { $a: Person } return { $a.bio }")
