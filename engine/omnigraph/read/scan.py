@@ -8,6 +8,7 @@ asked again, the needed columns are cached.
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, datetime
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -41,6 +42,8 @@ _AT_ONCE = 1 << 20  # combinations between two looks at the query's limits
 def _literal(value: Any, base: str) -> str | None:
     """A value in Lance's SQL, or None where it has no form that is surely right, or the column could never hold it."""
     low, high = BOUNDS.get(base, (0, 0))
+    if isinstance(value, date) and isinstance(value, datetime) != (base == "DateTime"):
+        return None  # Lance would cut the time of day off one of the two
     return None if isinstance(value, int) and base in BOUNDS and not low <= value <= high else literal(value)
 
 
@@ -54,9 +57,11 @@ def _pushed(condition: Expr, params: Any) -> str | None:
         left, right, fn = right, left, _MIRRORED.get(fn, fn)
     if not isinstance(left, Prop) or not isinstance(right, (Lit, Param)):
         return None
-    if left.type.list or left.type.base in ("F32", "F64", "DateTime"):
-        return None
+    if left.type.list or left.type.base in ("F32", "F64"):
+        return None  # Lance rounds a literal to the type of its column, the language widens the column
     value = right.value if isinstance(right, Lit) else params.get(right.name)
+    if fn == "starts_with" and isinstance(value, str):
+        return _prefixed(left.name, value)
     if fn == "in" and isinstance(value, (list, tuple)):
         if len(value) > _LITERALS:
             return None
@@ -67,6 +72,19 @@ def _pushed(condition: Expr, params: Any) -> str | None:
         return None
     text = _literal(value, left.type.base)
     return None if text is None else f"`{left.name}` {_SQL[fn]} {text}"
+
+
+def _prefixed(name: str, prefix: str) -> str | None:
+    """The texts from the prefix on to before the next one that doesn't begin with it; texts are ordered by their bytes,
+    which is the order of their code points."""
+    if not prefix:
+        return None
+    least, rest = f"`{name}` >= {literal(prefix)}", prefix.rstrip("\U0010ffff")
+    if not rest:
+        return least  # nothing comes after the last code point
+    after = ord(rest[-1]) + 1
+    end = rest[:-1] + chr(0xE000 if after == 0xD800 else after)  # surrogates are no code points of a text
+    return f"{least} AND `{name}` < {literal(end)}"
 
 
 def pushed_filter(where: Expr | None, params: Any) -> str | None:
@@ -192,7 +210,7 @@ class ScanStep:
         """Whether to read the few rows alone instead of caching columns of the whole table."""
         if table.rows <= ctx.settings.small_table_rows or table.has(self.needed):
             return False
-        if self.estimate * 20 > table.rows:
+        if self.estimate * 19 > table.rows:  # more than a twentieth, which rounding may miss by a little
             return False
         words = sum(isinstance(c, Call) and c.fn in ("search", "match_text", "fuzzy") for c in conjuncts(self.where))
         each = _CELL * len(self.needed) + _ID + _WORDS * words

@@ -6,7 +6,7 @@ table with such a column could then not be asked about any other column.
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -16,10 +16,13 @@ from omnigraph.storage.layout import quoted
 __all__ = ["literal", "one_of"]
 
 _LEAST = -(2**63)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
 
 
 def literal(value: object) -> str | None:
-    """A value in Lance's SQL; None where it has no form that is surely right. Numbers must fit their column's type."""
+    """A value in Lance's SQL; None where it has no form that is surely right. Numbers must fit their column's type, and
+    a time is one of a date64."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int):
@@ -28,6 +31,10 @@ def literal(value: object) -> str | None:
         return quoted(value)
     if type(value) is date:
         return f"date '{value.isoformat()}'"
+    if isinstance(value, datetime):
+        # A timestamp is compared to the column cast to one: that asks no index, and fails on years far from ours.
+        since = (value if value.tzinfo is not None else value.replace(tzinfo=UTC)) - _EPOCH
+        return None if since % _MILLISECOND else f"arrow_cast({since // _MILLISECOND}, 'Date64')"
     return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.engine.read.oracle import expressions as m
 from tests.engine.read.oracle.expressions import E
-from tests.engine.read.oracle.graphs import DAY, FIRST, MOMENT, Prop, Schema
+from tests.engine.read.oracle.graphs import DAY, FIRST, LAST, MOMENT, Prop, Schema
 from tests.engine.read.oracle.meaning import Block, counted, exists
 
 __all__ = ["KIND", "PARAM", "SCALARS", "SEARCHES", "Expressions", "kind_of", "shown"]
@@ -27,8 +27,8 @@ LITERALS: dict[str, list[Any]] = {
     "int": [0, 1, 2, 3, 7, -1, -2, 2**53 + 1, 2**62], "unsigned": [0, 1, 5, 2**63 + 1],
     "float": [0.0, 0.25, -1.5, 2.0, 9007199254740992.0], "bool": [True, False], "enum": ["x", "y", "z-1"],
     "date": [DAY, DAY + dt.timedelta(1), dt.date(1969, 12, 31), dt.date.max],
-    "time": [MOMENT, MOMENT + dt.timedelta(days=3), FIRST],
-    "text": ["", "a", "b", "ab", "é", "A%", "o'x", " ", "12", "zebra"],
+    "time": [MOMENT, MOMENT + dt.timedelta(milliseconds=1), MOMENT + dt.timedelta(days=3), FIRST, LAST],
+    "text": ["", "a", "b", "ab", "é", "A%", "o'x", " ", "12", "zebra", "😀"],
 }  # fmt: skip
 SEARCHES = [
     "fox red", "RED fox", "fux", "blue", "red fóx", "strasse", "狐 红", "a fox", "wolf", "red", "café wolf", "",
