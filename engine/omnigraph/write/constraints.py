@@ -250,16 +250,21 @@ def check_unique(
     rows: Rows,
     others: Rows | None,
     findings: Findings,
+    *,
+    spared: Column | None = None,
 ) -> None:
     """No two rows, and no row and another committed one, with equal values of a `@unique`.
 
     Args:
         rows: what is written.
         others: committed rows that stay as they are (their ids are not among the rows'), with the parts; None for none.
+        spared: rows (bool) that keep the value they are stored with: another one that comes to have it is to blame.
     """
     tokens = unique_tokens(rows, parts)
     label = ", ".join(parts)
     mask = duplicates(tokens)
+    if mask is not None and spared is not None:
+        mask = pc.and_not(mask, spared)
 
     def said(where: str, row: dict[str, object]) -> str:
         values = ", ".join(repr(row.get(part)) for part in parts)
@@ -272,6 +277,7 @@ def check_unique(
     if others is not None and others.num_rows:
         taken = unique_tokens(others, parts)
         hit = pc.and_(pc.is_valid(tokens), pc.is_in(tokens, value_set=taken.drop_null()))
+        hit = hit if spared is None else pc.and_not(hit, spared)
         findings.add_rows(
             "unique", entity.table_key, rows, hit, lambda row: said("belongs to another row", row), property=label
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -120,6 +120,11 @@ class Findings:
     def merge(self, other: Findings) -> None:
         self.counts.update(other.counts)
         self._show(other.shown)
+
+    def relocate(self, places: Mapping[int, tuple[int, int]]) -> None:
+        """Gives records another place, as (file, row) by their position in `shown`."""
+        for at, (file, row) in places.items():
+            self._found[at] = replace(self._found[at], file=file, row=row)
 
     def _show(self, records: Iterable[BadRecord]) -> None:
         self._found.extend(records)

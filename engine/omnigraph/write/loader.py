@@ -45,8 +45,9 @@ from omnigraph.write.embedding import (
     with_wanted,
 )
 from omnigraph.write.findings import ROW, Findings
+from omnigraph.write.givers import name_givers
 from omnigraph.write.mapping import Mapping
-from omnigraph.write.merge_rows import fold_repeats, merge_rows
+from omnigraph.write.merge_rows import fold_repeats, keeps_value, merge_rows, with_kept
 from omnigraph.write.pool import system_pool
 from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine, finish, finished, nothing_left
 from omnigraph.write.rows import Reading, table_rows
@@ -118,6 +119,7 @@ class Loaded:
     generated: bool  # every id was made by this load
     read: int  # records read, before repeats were folded
     known: Array | None = None  # merge: the ids that are committed already
+    given: pa.Table | None = None  # merge, where ids repeat: the records as they were read
     unknown_ends: pa.Table | None = None  # the edges whose ends are to be judged; None: all
 
 
@@ -324,6 +326,8 @@ def fill_vectors(loaded: dict[str, Loaded], embedder: Embedder, spool: Spool, fi
         if made_vectors(item.entity):
             item.rows, made = fill(item.entity, item.rows, embedder, spool, findings)
             total += made
+        if item.given is not None:
+            name_givers(findings, item.entity, item.given)
     return total
 
 
@@ -408,6 +412,9 @@ def judge(
             _cardinality(committed, item.entity, item, loaded if mode == "overwrite" else {}, findings)
     if mode == "overwrite":
         _dangling(committed, base.catalog, loaded, findings)
+    for item in loaded.values():
+        if item.given is not None:
+            name_givers(findings, item.entity, item.given)
 
 
 def _distinct(committed: Committed, item: Loaded, findings: Findings) -> None:
@@ -421,6 +428,7 @@ def _distinct(committed: Committed, item: Loaded, findings: Findings) -> None:
 def _merge(committed: Committed, item: Loaded, findings: Findings, spool: Spool, fills: bool) -> None:
     """A portion of the rows at a time, so that neither the stored nor the completed ones stand in memory as a whole."""
     key, given = item.entity.table_key, fold_repeats(item.entity, item.rows)
+    item.given = item.rows if given is not item.rows else None
     known = [pa.array([], pa.string())]
     step = max(MERGE_ROWS, MERGE_BYTES * given.num_rows // max(given.nbytes, 1))
     for start in range(0, given.num_rows, step):
@@ -431,14 +439,16 @@ def _merge(committed: Committed, item: Loaded, findings: Findings, spool: Spool,
             known.append(one_chunk(old.column("id")))
         rows, wanted = follow_texts(item.entity, merge_rows(item.entity, some, old), some, old)
         constraints.check_values(item.entity, rows, findings, excused=wanted if fills else None)
-        for batch in with_wanted(rows, wanted).to_batches():
+        for batch in with_kept(item.entity, with_wanted(rows, wanted), some, old).to_batches():
             spool.append(key, batch)
     item.rows, item.known = spool.table(key), pa.concat_arrays(known)
 
 
 def _unique(committed: Committed, item: Loaded, parts: tuple[str, ...], findings: Findings) -> None:
     others = committed.with_values(item.entity.table_key, parts, item.rows)
-    constraints.check_unique(item.entity, parts, item.rows, others, findings)
+    kept = keeps_value(parts)
+    spared = item.rows.column(kept) if kept in item.rows.schema.names else None
+    constraints.check_unique(item.entity, parts, item.rows, others, findings, spared=spared)
 
 
 def _endpoints(

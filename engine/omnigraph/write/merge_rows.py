@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from omnigraph.write.embedding import made_vectors
 from omnigraph.write.findings import OMITTED
 from omnigraph.write.rows import default_column
 
-__all__ = ["fold_repeats", "merge_rows"]
+__all__ = ["fold_repeats", "keeps_value", "merge_rows", "with_kept"]
 
 
 def fold_repeats(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
@@ -96,3 +96,27 @@ def merge_rows(entity: NodeType | EdgeType, rows: pa.Table, old: pa.Table | None
             index = rows.schema.get_field_index(prop.name)
             rows = rows.set_column(index, rows.schema.field(index), column)
     return rows.drop_columns([name for name in rows.schema.names if name.startswith(OMITTED)])
+
+
+def keeps_value(parts: Sequence[str]) -> str:
+    """The column (bool) of merged rows that says which of them keep their stored value of a `@unique`."""
+    return f"{OMITTED}@unique({', '.join(parts)})"
+
+
+def with_kept(entity: NodeType | EdgeType, rows: pa.Table, given: pa.Table, old: pa.Table | None) -> pa.Table:
+    """Merged rows with a column per `@unique` that a record may leave as it is.
+
+    Args:
+        given: the same rows as their records give them, with the `OMITTED` columns.
+        old: committed rows of the ids that exist, or None.
+    """
+    for parts in entity.uniques:
+        masks = [OMITTED + part for part in parts if part not in entity.key]
+        if not set(masks) <= set(given.schema.names):
+            continue  # the ends of an edge are given by each record
+        ids = one_chunk(rows.column("id"))
+        kept = pc.is_in(ids, value_set=one_chunk(old.column("id")) if old is not None else ids.slice(0, 0))
+        for mask in masks:
+            kept = pc.and_(kept, one_chunk(given.column(mask)))
+        rows = rows.append_column(keeps_value(parts), kept)
+    return rows

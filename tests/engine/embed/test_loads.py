@@ -193,6 +193,17 @@ def test_a_text_the_provider_refuses_is_named_with_its_line(graph: Graph, config
     assert caught.value.details["counts"] == {"embed": 2}
     assert [r["source"] for r in caught.value.details["records"]] == ["<text>:4", "<text>:8"]
     assert len(graph.commits()) == 1
+    configured.requests.clear()
+    again = [
+        person("p0", bio="good"),
+        person("p1", bio="bad 1"),
+        person("p1", age=1),
+        person("p1", bio="bad 2"),
+        person("p1", age=2),
+    ]
+    with pytest.raises(BadRequest, match="too long") as caught:
+        graph.load("\n".join(again), mode="merge")
+    assert [r["source"] for r in caught.value.details["records"]] == ["<text>:4"]  # of several, who gave the text
 
 
 @pytest.mark.parametrize("bad", [{3}, set(range(6))])  # the first batch has nothing but bad texts

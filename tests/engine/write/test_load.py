@@ -161,6 +161,16 @@ def test_merge_judges_the_merged_row(graph: Repository) -> None:
     assert state(graph) == before
 
 
+def test_merge_names_the_record_that_cleared_a_required_value(graph: Repository) -> None:
+    """Where no record mentions it, the last record of the id is named."""
+    given: list[dict[str, Any]] = [{"slug": "bob", "name": "B"}, {"slug": "bob", "name": None}, {"slug": "bob", "age": 3}]  # fmt: skip
+    given += [{"slug": "new", "age": 1}, {"slug": "new", "age": 2}]
+    with pytest.raises(BadRequest) as caught:
+        load(graph, "\n".join(json.dumps({"type": "Person", "data": data}) for data in given), mode="merge")
+    found = [(r["source"], r["kind"], r["id"]) for r in caught.value.details["records"]]
+    assert found == [("<text>:2", "required", "bob"), ("<text>:5", "required", "new")]
+
+
 def test_merge_may_swap_unique_values(graph: Repository) -> None:
     rows = [{"slug": "ada", "email": "b@x"}, {"slug": "bob", "email": "a@x"}]
     load(graph, "\n".join(json.dumps({"type": "Person", "data": r}) for r in rows), mode="merge")

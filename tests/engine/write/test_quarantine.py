@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import gzip
 import json
 import random
@@ -205,12 +206,39 @@ def test_the_limit_counts_records_not_reasons(graph: Graph, tmp_path: Path) -> N
 
 def test_merge_puts_the_bad_record_aside_not_the_id(graph: Graph, tmp_path: Path) -> None:
     lines = [person("old", age=1), person("old", age=999), person("new", age=-1), person("old", born="2000-01-01")]
+    with pytest.raises(BadRequest) as caught:
+        graph.load("\n".join(lines), mode="merge")
+    assert [r["source"] for r in caught.value.details["records"]] == ["<text>:2", "<text>:3"]
     graph.load("\n".join(lines), mode="merge", quarantine=tmp_path / "bad")
     found = put_aside(tmp_path / "bad")
+    assert [(e["line"], kinds(e)) for e in found] == [(2, ["range"]), (3, ["range"])]
     row = graph.entity("Person", "old")
     assert row is not None
+    assert (row["age"], row["born"]) == (1, dt.date(2000, 1, 1))
     assert slugs(graph) == ["old"]
-    assert all(kinds(e) == ["range"] for e in found)
+    assert graph.verify().ok
+
+
+def test_merge_blames_who_gave_a_value_twice_and_nobody_for_a_stored_one(graph: Graph, tmp_path: Path) -> None:
+    lines = [
+        person("a", email="old@x", age=1),  # stored already, at a row that another record leaves it at
+        person("old", age=5),
+        person("b", age=2),
+        person("b", email="b@x"),
+        person("b", born="2000-01-01"),
+        person("c", email="b@x"),
+        person("c", age=3),
+        person("a", age=7),
+    ]
+    graph.load("\n".join(lines), mode="merge", quarantine=tmp_path / "bad")
+    assert [(e["line"], kinds(e)) for e in put_aside(tmp_path / "bad")] == [(n, ["unique"]) for n in (1, 4, 6)]
+    found = {slug: graph.entity("Person", slug) or {} for slug in slugs(graph)}
+    assert {slug: (row["age"], row["email"], row["born"]) for slug, row in found.items()} == {
+        "old": (5, "old@x", None),
+        "a": (7, None, None),
+        "b": (2, None, dt.date(2000, 1, 1)),
+        "c": (3, None, None),
+    }
     assert graph.verify().ok
 
 
