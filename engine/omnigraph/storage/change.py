@@ -8,7 +8,7 @@ which Lance refuses after any other commit when it may not retry.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 import lance
@@ -26,6 +26,7 @@ from omnigraph.storage.formats import refuse_unstable
 from omnigraph.storage.layout import MARK, rows_per_file
 from omnigraph.storage.translate import lance_errors
 from omnigraph.storage.types import TableChange
+from omnigraph.storage.whole import alike, among, joined
 
 __all__ = ["INDEX_BELOW_ROWS", "apply", "conform", "every_field", "rows_foreseen", "stage", "without"]
 
@@ -38,8 +39,8 @@ LOOKUP_CHUNK = 5_000
 SCAN_ROWS = 1 << 20
 """Rows at once where the ids of a whole table are looked through."""
 
-WRITE_ROWS = 1 << 16
-"""Rows at once where rows are written in another order than they stand in."""
+WRITE_ROWS, WRITE_BYTES = 1 << 16, 256 << 20
+"""Rows at once, and about so many bytes, where rows are written in another order than they stand in."""
 
 _Order: TypeAlias = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -92,7 +93,7 @@ def rows_foreseen(dataset: lance.LanceDataset, change: TableChange) -> int | Non
         return rows
     if change.places is None:
         return None
-    known = pc.is_in(_flat(change.places.rows["id"]), value_set=_flat(change.upserts["id"])).true_count
+    known = int(among(joined(change.places.rows["id"]), change.upserts["id"]).true_count)
     return rows + change.upserts.num_rows - known
 
 
@@ -110,7 +111,7 @@ def stage(dataset: lance.LanceDataset, change: TableChange, schema: pa.Schema | 
     upserts = _rows(key, change.upserts, schema)
     appends = _rows(key, change.appends, schema)
     many = upserts is not None and upserts.num_rows > 1
-    if upserts is not None and many and pc.count_distinct(upserts["id"]).as_py() != upserts.num_rows:
+    if upserts is not None and many and pc.count_distinct(joined(upserts["id"])).as_py() != upserts.num_rows:
         raise BadRequest(f"{key}: an id stands twice among the rows to write", details={"table_key": key})
     refuse_unstable(dataset, key)
     with lance_errors(f"writing {key}"):
@@ -138,16 +139,40 @@ def _written(
 ) -> list[FragmentMetadata]:
     """The rows as new data files, in another order if one is given."""
     how: dict[str, Any] = {"mode": "append", "max_rows_per_file": rows_per_file(change.table_key)}
-    if not blob_columns(schema):
-        if order is None:
-            return list(write_fragments(rows, dataset, **how))
-        parts = (rows.take(order[at : at + WRITE_ROWS]).combine_chunks() for at in range(0, len(order), WRITE_ROWS))
-        batches = (batch for part in parts for batch in part.to_batches())
-        return list(write_fragments(pa.RecordBatchReader.from_batches(rows.schema, batches), dataset, **how))
-    if order is not None:
-        rows = rows.take(order)
-    with own_errors(schema, filled(change.table_key, rows, schema, change.blobs)) as reader:
+    blobs = bool(blob_columns(schema))
+    if order is None and not blobs:
+        return list(write_fragments(rows, dataset, **how))
+    parts = [rows] if order is None else _portions(rows, order)
+    if not blobs:
+        plain = (batch for part in parts for batch in part.to_batches())
+        return list(write_fragments(pa.RecordBatchReader.from_batches(rows.schema, plain), dataset, **how))
+    whole = (batch for part in parts for batch in filled(change.table_key, part, schema, change.blobs))
+    with own_errors(schema, whole) as reader:
         return list(write_fragments(reader, dataset, **how))
+
+
+def _portions(rows: pa.Table, order: _Order) -> Iterator[pa.Table]:
+    """The rows in this order, some at a time."""
+    step = max(1, min(WRITE_ROWS, WRITE_BYTES * rows.num_rows // max(rows.nbytes, 1)))
+    batches = rows.to_batches()
+    for at in range(0, len(order), step):
+        some = order[at : at + step]
+        yield (rows.take(some) if len(batches) < 2 else _picked(batches, some)).combine_chunks()
+
+
+def _picked(batches: list[pa.RecordBatch], some: _Order) -> pa.Table:
+    """Some rows of many batches, in this order: to take rows from a table, Arrow joins all of its batches first."""
+    ascending = np.argsort(some, kind="stable")
+    places, begins = some[ascending], np.cumsum([0, *(batch.num_rows for batch in batches)])
+    cuts = np.searchsorted(places, begins)
+    found = [
+        batch.take(pa.array(places[low:high] - begin))
+        for batch, begin, low, high in zip(batches, begins[:-1], cuts[:-1], cuts[1:], strict=True)
+        if high > low
+    ]
+    back = np.empty(len(some), dtype=np.int64)
+    back[ascending] = np.arange(len(some))
+    return pa.Table.from_batches(found).combine_chunks().take(back)
 
 
 def _replace(dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange, upserts: pa.Table | None) -> Any:
@@ -156,12 +181,11 @@ def _replace(dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange
     Lance's own merge does the same, but reads the row id of every row of the table first, anew for each version.
     """
     columns = (change.delete_ids, None if upserts is None else upserts["id"])
-    ids = [_flat(column) for column in columns if column is not None]
-    wanted = pa.concat_arrays([part.cast(pa.string()) for part in ids]) if ids else _NO_IDS
+    wanted = joined(_NO_IDS, *(column for column in columns if column is not None))
     if not len(wanted):
         found = _NOWHERE
     elif change.places is not None and change.delete_ids is None:
-        found = change.places.rows.filter(pc.is_in(_flat(change.places.rows["id"]), value_set=wanted)).combine_chunks()
+        found = change.places.rows.filter(among(change.places.rows["id"], wanted)).combine_chunks()
     else:
         found = _find(dataset, wanted)
     updated, removed = without(dataset, found["_rowaddr"].to_numpy())
@@ -180,14 +204,6 @@ def _replace(dataset: lance.LanceDataset, schema: pa.Schema, change: TableChange
     )
 
 
-def _flat(column: pa.Array[Any] | pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    if not isinstance(column, pa.ChunkedArray):
-        return column
-    if column.num_chunks == 1:
-        return column.chunks[0]
-    return pa.concat_arrays(column.chunks or [pa.array([], column.type)])
-
-
 def _find(dataset: lance.LanceDataset, ids: pa.Array[Any]) -> pa.Table:
     """`id`, `_rowaddr` and `_rowid` of every row with one of these ids, all rows of a repeated id; null is no id."""
     ids = ids.unique().drop_null()
@@ -199,7 +215,7 @@ def _find(dataset: lance.LanceDataset, ids: pa.Array[Any]) -> pa.Table:
         ]
     else:
         scan = dataset.scanner(batch_size=SCAN_ROWS, **wanted).to_batches()
-        parts = [pa.Table.from_batches([b.filter(pc.is_in(b.column("id"), value_set=ids))]) for b in scan]
+        parts = [pa.Table.from_batches([b.filter(among(b.column("id"), ids))]) for b in scan]
     return pa.concat_tables(parts).combine_chunks() if parts else _NOWHERE
 
 
@@ -227,8 +243,9 @@ def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa
 
     Lance keeps a file's row ids in the manifest of every later version, and ascending ones take a fifteenth.
     """
-    here = found.filter(pc.is_in(_flat(found["id"]), value_set=_flat(upserts["id"])))
-    spot = pc.index_in(_flat(upserts["id"]), value_set=_flat(here["id"]))
+    here = found.filter(among(found["id"], upserts["id"]))
+    ids, stored = alike(joined(upserts["id"]), joined(here["id"]))
+    spot: Any = pc.index_in(ids, value_set=stored)
     known = np.asarray(pc.is_valid(spot).to_numpy(zero_copy_only=False))
     if here.num_rows != int(known.sum()):
         raise Conflict(
@@ -237,7 +254,7 @@ def _known_first(table_key: str, upserts: pa.Table, found: pa.Table) -> tuple[pa
             code="repeated_id",
             details={"table_key": table_key},
         )
-    row_ids = _flat(here["_rowid"]).take(spot.drop_null())
+    row_ids = joined(here["_rowid"]).take(spot.drop_null())
     ascending = np.argsort(row_ids.to_numpy(), kind="stable")
     order = np.concatenate([np.flatnonzero(known)[ascending], np.flatnonzero(~known)])
     return row_ids.take(ascending), order

@@ -28,11 +28,11 @@ from omnigraph.storage import (
     WriterKind,
     check_operation_id,
 )
+from omnigraph.storage.whole import among, joined
 from omnigraph.ulids import new_ulid
 from omnigraph.write import constraints
 from omnigraph.write.ahead import Ahead
 from omnigraph.write.blobs import BlobSpool, Tickets, blob_names
-from omnigraph.write.columns import one_chunk
 from omnigraph.write.committed import Committed, refuse_repeated
 from omnigraph.write.embedding import (
     EmbedWhen,
@@ -47,7 +47,7 @@ from omnigraph.write.embedding import (
 from omnigraph.write.findings import ROW, Findings
 from omnigraph.write.givers import name_givers
 from omnigraph.write.mapping import Mapping
-from omnigraph.write.merge_rows import fold_repeats, keeps_value, merge_rows, with_kept
+from omnigraph.write.merge_rows import MOST_BYTES, folded, keeps_value, merge_rows, with_kept
 from omnigraph.write.pool import system_pool
 from omnigraph.write.quarantine import QUARANTINE_LIMIT, Quarantine, finish, finished, nothing_left
 from omnigraph.write.rows import Reading, table_rows
@@ -118,7 +118,7 @@ class Loaded:
     rows: pa.Table
     generated: bool  # every id was made by this load
     read: int  # records read, before repeats were folded
-    known: Array | None = None  # merge: the ids that are committed already
+    known: int = 0  # merge: so many rows at the end have ids that are committed already
     given: pa.Table | None = None  # merge, where ids repeat: the records as they were read
     unknown_ends: pa.Table | None = None  # the edges whose ends are to be judged; None: all
 
@@ -427,21 +427,39 @@ def _distinct(committed: Committed, item: Loaded, findings: Findings) -> None:
 
 def _merge(committed: Committed, item: Loaded, findings: Findings, spool: Spool, fills: bool) -> None:
     """A portion of the rows at a time, so that neither the stored nor the completed ones stand in memory as a whole."""
-    key, given = item.entity.table_key, fold_repeats(item.entity, item.rows)
-    item.given = item.rows if given is not item.rows else None
-    known = [pa.array([], pa.string())]
-    step = max(MERGE_ROWS, MERGE_BYTES * given.num_rows // max(given.nbytes, 1))
-    for start in range(0, given.num_rows, step):
-        some = given.slice(start, step)
-        old = committed.rows(key, some.column("id")) if not item.generated else None
-        if old is not None:
-            refuse_repeated(item.entity, old.column("id"))
-            known.append(one_chunk(old.column("id")))
-        rows, wanted = follow_texts(item.entity, merge_rows(item.entity, some, old), some, old)
-        constraints.check_values(item.entity, rows, findings, excused=wanted if fills else None)
-        for batch in with_kept(item.entity, with_wanted(rows, wanted), some, old).to_batches():
-            spool.append(key, batch)
-    item.rows, item.known = spool.table(key), pa.concat_arrays(known)
+    entity, key, read = item.entity, item.entity.table_key, item.rows
+    again = None if item.generated else constraints.duplicates(read.column("id"))
+    item.given = read if again is not None else None
+    new, known = f"{key} new", f"{key} known"
+    portions = folded(entity, read, again, spool, least=MERGE_ROWS, size=MERGE_BYTES)
+    for some, old in _with_stored(committed, item, portions):
+        rows, wanted = follow_texts(entity, merge_rows(entity, some, old), some, old)
+        constraints.check_values(entity, rows, findings, excused=wanted if fills else None)
+        rows = with_kept(entity, with_wanted(rows, wanted), some, old)
+        ids = rows.column("id")
+        there = among(ids, ids.slice(0, 0) if old is None else old.column("id"))
+        for name, mask in ((new, pc.invert(there)), (known, there)):
+            for batch in rows.filter(mask).to_batches():
+                spool.append(name, batch)
+    parts = {name: spool.table(name) for name in (new, known) if name in spool}
+    item.rows, item.known = pa.concat_tables(parts.values()), parts[known].num_rows if known in parts else 0
+
+
+def _with_stored(
+    committed: Committed, item: Loaded, portions: Iterable[pa.Table]
+) -> Iterator[tuple[pa.Table, pa.Table | None]]:
+    """Portions with the stored rows of their ids; in smaller ones where those are large."""
+    for some in portions:
+        if item.generated:
+            yield some, None
+            continue
+        old = committed.rows(item.entity.table_key, some.column("id"))
+        refuse_repeated(item.entity, old.column("id"))
+        pieces = 1 + old.nbytes // MOST_BYTES
+        step = -(-some.num_rows // pieces)
+        for start in range(0, some.num_rows, step):
+            part = some.slice(start, step)
+            yield part, old if pieces == 1 else old.filter(among(old.column("id"), part.column("id")))
 
 
 def _unique(committed: Committed, item: Loaded, parts: tuple[str, ...], findings: Findings) -> None:
@@ -466,11 +484,11 @@ def _endpoints(
     for (column, node), mask in zip(ends, masks, strict=True):
         if not pc.any(mask).as_py():
             continue
-        missing = pc.unique(rows.column(column).filter(mask)).drop_null()
+        missing = pc.unique(joined(rows.column(column).filter(mask))).drop_null()
         key = f"node:{node}"
         still = missing.filter(constraints.absent(missing, [committed.present(key, missing)]))
         if len(still):
-            found = pc.is_in(rows.column(column), value_set=still)
+            found = among(rows.column(column), still)
             constraints.add_missing_endpoints(edge, rows, found, column, node, findings)
 
 
@@ -481,8 +499,7 @@ def _cardinality(
         return
     stays, lost = committed.edges_of(edge.table_key, item.rows.column("src"), without=item.rows.column("id"))
     if f"node:{edge.source}" in replaced:  # a source that goes needs no edges
-        ids = one_chunk(replaced[f"node:{edge.source}"].rows.column("id"))
-        lost = lost.filter(pc.is_in(lost, value_set=ids))
+        lost = lost.filter(among(lost, replaced[f"node:{edge.source}"].rows.column("id")))
     constraints.check_cardinality(edge, item.rows, stays, findings, lost_src=lost)
 
 
@@ -508,12 +525,8 @@ def change_of(
     """Judged rows as one table's change; many new rows become data files at once."""
     key = item.entity.table_key
     rows = table_rows(item.entity, item.rows)
-    upserts = None
-    if mode == "merge" and item.known is not None and len(item.known) == rows.num_rows:
-        upserts, rows = rows, rows.slice(0, 0)
-    elif mode == "merge" and item.known is not None and len(item.known):
-        known = pc.is_in(rows.column("id"), value_set=item.known)
-        upserts, rows = rows.filter(known), rows.filter(pc.invert(known))
+    new = rows.num_rows - item.known
+    upserts, rows = (rows.slice(new) if item.known else None), rows.slice(0, new)
     overwrite = mode == "overwrite"
     blobs = Tickets(spool, base, key) if blob_names(item.entity) else None
     if rows.num_rows < FRAGMENT_ROWS:

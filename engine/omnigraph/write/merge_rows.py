@@ -1,31 +1,87 @@
-"""Upserts by column: the last value given per property wins, what no record mentions keeps its stored value."""
+"""Upserts by column: the last value given per property wins, what no record mentions keeps its stored value.
+
+A portion of the rows at a time, so that memory holds a portion, whatever the records are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.read.hashing import hash_strings
 from omnigraph.schema.catalog import EdgeType, NodeType, Property
+from omnigraph.storage.whole import joined
 from omnigraph.write.columns import one_chunk
-from omnigraph.write.constraints import duplicates
 from omnigraph.write.embedding import made_vectors
 from omnigraph.write.findings import OMITTED
 from omnigraph.write.rows import default_column
+from omnigraph.write.spool import Spool
 
-__all__ = ["fold_repeats", "keeps_value", "merge_rows", "with_kept"]
+__all__ = ["MOST_BYTES", "folded", "keeps_value", "merge_rows", "with_kept"]
+
+MOST_BYTES = 1 << 30
+"""A portion of so many bytes is large enough, however few its rows are."""
+
+_MOST_PARTS = 256  # files that the rows of repeated ids are dealt out to
 
 
-def fold_repeats(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
-    """One row an id: each property from the last row that mentions it, the rest from the last row of the id."""
-    if duplicates(rows.column("id")) is None:
-        return rows
-    codes = np.asarray(one_chunk(rows.column("id")).dictionary_encode().indices.fill_null(-1))
+def folded(
+    entity: NodeType | EdgeType, rows: pa.Table, again: Array | None, spool: Spool, *, least: int, size: int
+) -> Iterator[pa.Table]:
+    """One row an id, in portions: each property from the last row that mentions it, the rest from the id's last row.
+
+    Args:
+        again: a mask (bool) of the rows whose id another row has too; None where none has.
+        spool: where those wait that are more than a portion.
+        least, size: so many rows, and so many bytes, are a portion.
+    """
+    if again is None:
+        yield from _portions(rows.to_batches(max_chunksize=least), least, size)
+        return
+    yield from _portions(_where(rows, pc.invert(again), least), least, size)
+    parts = min(1 + rows.nbytes * again.true_count // (rows.num_rows * size), _MOST_PARTS)
+    if parts == 1:
+        yield _fold(entity, pa.Table.from_batches(list(_where(rows, again, least))))
+        return
+    names = [f"{entity.table_key} repeats {number}" for number in range(parts)]
+    for batch in _where(rows, again, least):  # all rows of an id into one part
+        number = hash_strings(batch.column("id")) % np.uint64(parts)
+        for part in np.unique(number).tolist():
+            spool.append(names[part], batch.filter(pa.array(number == part)))
+    yield from (_fold(entity, spool.table(name)) for name in names if name in spool)
+
+
+def _where(rows: pa.Table, mask: Array, most: int) -> Iterator[pa.RecordBatch]:
+    """The rows where a mask (bool) is true, of so many at most at a time."""
+    at = 0
+    for batch in rows.to_batches(max_chunksize=most):
+        kept = batch.filter(mask.slice(at, batch.num_rows))
+        at += batch.num_rows
+        if kept.num_rows:
+            yield kept
+
+
+def _portions(batches: Iterable[pa.RecordBatch], least: int, size: int) -> Iterator[pa.Table]:
+    waiting: list[pa.RecordBatch] = []
+    rows = held = 0
+    for batch in batches:
+        if waiting and ((rows >= least and held >= size) or held + batch.nbytes > MOST_BYTES):
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, held = [], 0, 0
+        waiting.append(batch)
+        rows, held = rows + batch.num_rows, held + batch.nbytes
+    if waiting:
+        yield pa.Table.from_batches(waiting)
+
+
+def _fold(entity: NodeType | EdgeType, rows: pa.Table) -> pa.Table:
+    codes = np.asarray(joined(rows.column("id")).dictionary_encode().indices)
     position = np.arange(len(codes))
-    count = int(codes.max()) + 1 if len(codes) else 0
+    count = int(codes.max()) + 1
     last = np.full(count, -1)
     np.maximum.at(last, codes, position)
     columns: dict[str, Array | Chunked] = {}
@@ -61,7 +117,7 @@ def _forget_outdated(
     later = np.flatnonzero((vector >= 0) & (text > vector))
     if len(later) == 0:
         return
-    texts = one_chunk(rows.column(source))
+    texts: Chunked = rows.column(source)
     then, now = texts.take(pa.array(vector[later])), texts.take(pa.array(text[later]))
     outdated = later[~np.asarray(pc.fill_null(pc.equal(then, now), False))]
     omitted = np.asarray(columns[OMITTED + prop.name]).copy()

@@ -242,6 +242,15 @@ def test_merge_blames_who_gave_a_value_twice_and_nobody_for_a_stored_one(graph: 
     assert graph.verify().ok
 
 
+def test_a_record_without_its_key_is_no_repeat_of_another(graph: Graph, tmp_path: Path) -> None:
+    lines = ['{"type": "Person", "data": {"age": 1}}', person("a", age=1), person("b"), person("a"), person("b", age=2)]
+    with pytest.raises(BadRequest, match="slug is required"):
+        graph.load("\n".join(lines), mode="merge")
+    graph.load("\n".join(lines), mode="merge", quarantine=tmp_path / "bad")
+    assert [(e["line"], kinds(e)) for e in put_aside(tmp_path / "bad")] == [(1, ["required"])]
+    assert slugs(graph) == ["a", "b", "old"]
+
+
 def test_rows_of_tables_and_files(graph: Graph, tmp_path: Path) -> None:
     table = pa.table({"slug": ["a", "b", None], "age": [1, 500, 3]})
     pq.write_table(table, tmp_path / "p.parquet")
