@@ -27,8 +27,8 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
 from omnigraph.storage import Repository, Snapshot, TableChange
 from omnigraph.storage.arrow import moving_schema
 from omnigraph.storage.layout import lance_branch
+from omnigraph.storage.whole import joined
 from omnigraph.write.blobs import blob_names
-from omnigraph.write.columns import joined
 from omnigraph.write.embedding import made_vectors
 from omnigraph.write.findings import FILE, ROW
 from omnigraph.write.mapping import entity_of

@@ -12,14 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, Internal
 from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import INTEGERS, Type
+from omnigraph.storage import whole
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.mapping import DateFormat
 
-__all__ = ["LONGEST", "Cast", "cast_column", "joined", "nulls_of", "one_chunk", "shaped", "values_column"]
+__all__ = ["Cast", "cast_column", "nulls_of", "one_chunk", "shaped", "values_column"]
 
 _EPOCH, _MS_PER_DAY = date(1970, 1, 1).toordinal(), 86_400_000
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
@@ -48,9 +49,14 @@ def nulls_of(kind: Type, n: int) -> Array:
 
 
 def one_chunk(column: Array | Chunked) -> Array:
-    if isinstance(column, pa.ChunkedArray):
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    return column
+    """A column of a batch or a portion as one array; that of a table may be too long, and is `whole.joined`."""
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if pa.types.is_string(column.type) and column.nbytes > whole.LONGEST:
+        raise Internal(f"{column.nbytes:,} bytes of texts are no portion")
+    return column.combine_chunks()
 
 
 def shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -60,20 +66,6 @@ def shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     columns = [rows.column(name) for name in schema.names]
     fitting = [c if c.type == kind else c.cast(kind) for c, kind in zip(columns, schema.types, strict=True)]
     return pa.Table.from_arrays(fitting, schema=schema)
-
-
-LONGEST = 2**31 - 1
-"""Bytes that the texts of one array may have together; more need wider offsets."""
-
-
-def joined(column: Array | Chunked, *more: Array | Chunked) -> Array:
-    """Columns of texts as one array: `large_string` where they are too long for `string`."""
-    chunks = [chunk for c in (column, *more) for chunk in (c.chunks if isinstance(c, pa.ChunkedArray) else [c])]
-    if len(chunks) == 1:
-        return chunks[0]
-    if sum(chunk.nbytes for chunk in chunks) > LONGEST:
-        chunks = [chunk.cast(pa.large_string()) for chunk in chunks]
-    return pa.concat_arrays(chunks or [pa.array([], pa.string())])
 
 
 _KINDS: dict[type, pa.DataType] = {

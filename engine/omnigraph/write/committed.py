@@ -12,6 +12,7 @@ from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot
 from omnigraph.storage.conditions import one_of
 from omnigraph.storage.types import Places
+from omnigraph.storage.whole import among, joined
 from omnigraph.write.blobs import blob_names, ticketed
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.constraints import Column, Rows
@@ -20,6 +21,8 @@ from omnigraph.write.keys import render_key
 __all__ = ["LOOKUP_LIMIT", "Committed", "pieces", "refuse_repeated"]
 
 LOOKUP_LIMIT = 10_000  # above this many values one scan of the column is quicker than an IN list
+
+_NO_IDS: Array = pa.array([], pa.string())
 
 TAKE_LIMIT = 100
 """Up to so many ids, the files are left out that surely hold none of them."""
@@ -58,7 +61,7 @@ class Committed:
     def _matching(self, table_key: str, column: str, values: Column, names: list[str]) -> pa.Table:
         if self._empty(table_key) or len(values) == 0:
             return self._none(table_key, names)
-        wanted = one_chunk(values)
+        wanted = joined(values)
         wanted = (pc.unique(wanted) if len(wanted) > 1 else wanted).drop_null()
         whole = column == "id" and len(names) > 1 and "_rowid" not in names
         if whole and len(wanted) <= TAKE_LIMIT:
@@ -70,7 +73,7 @@ class Committed:
         read = names if column in names else [*names, column]
         parts = []
         for piece in pieces(self.snapshot.scan_batches(table_key, read), len(wanted)):
-            hit = piece.filter(pc.is_in(piece.column(column), value_set=wanted))
+            hit = piece.filter(among(piece.column(column), wanted))
             if hit.num_rows:
                 parts.append(hit.select(names))
         return pa.concat_tables(parts) if parts else self._none(table_key, names)
@@ -105,12 +108,12 @@ class Committed:
         if self._empty(table_key):
             return None
         names = list(dict.fromkeys(["id", *parts]))
-        first = one_chunk(rows.column(parts[0]))
+        first = rows.column(parts[0])
         if pa.types.is_date64(first.type) or pa.types.is_floating(first.type) or pa.types.is_list(first.type):
             found = self.snapshot.scan(table_key, names)
         else:
             found = self.matching(table_key, parts[0], first, names)
-        return found.filter(pc.invert(pc.is_in(found.column("id"), value_set=one_chunk(rows.column("id")))))
+        return found.filter(pc.invert(among(found.column("id"), rows.column("id"))))
 
     def check_keys(self, entity: NodeType | EdgeType) -> None:
         """Whether new ids of this type would be rendered as the stored ones are.
@@ -146,15 +149,15 @@ class Committed:
         """
         if table_key in self._replaced and table_key in self.snapshot.tables:
             parts = [pc.unique(b.column("src")) for b in self.snapshot.scan_batches(table_key, ["src"])]
-            return pa.array([], pa.string()), pc.unique(pa.concat_arrays([pa.array([], pa.string()), *parts]))
+            return _NO_IDS, pc.unique(joined(_NO_IDS, *parts))
         if self._empty(table_key):
-            return pa.array([], pa.string()), pa.array([], pa.string())
+            return _NO_IDS, _NO_IDS
         gone = self.matching(table_key, "id", without, ["id", "src"])
-        lost = one_chunk(gone.column("src"))
-        touched = pa.concat_arrays([one_chunk(sources), lost])
+        lost = joined(gone.column("src"))
+        touched = joined(sources, lost)
         at = self.matching(table_key, "src", touched, ["id", "src"])
-        stays = at.filter(pc.invert(pc.is_in(at.column("id"), value_set=one_chunk(without))))
-        return one_chunk(stays.column("src")), lost
+        stays = at.filter(pc.invert(among(at.column("id"), without)))
+        return joined(stays.column("src")), lost
 
 
 def refuse_repeated(entity: NodeType | EdgeType, stored: Column, met: int | None = None) -> None:

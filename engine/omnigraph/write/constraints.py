@@ -17,7 +17,8 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, Chunked, Scalar, pc
 from omnigraph.read.hashing import IdIndex, hash_strings
 from omnigraph.schema.catalog import EdgeType, NodeType, Property
-from omnigraph.write.columns import joined, one_chunk
+from omnigraph.storage.whole import among, joined
+from omnigraph.write.columns import one_chunk
 from omnigraph.write.findings import Findings
 from omnigraph.write.keys import render_key
 
@@ -192,7 +193,7 @@ def duplicates(column: Column) -> Array | None:
     if len(again) == 0:
         return None
     alike = np.isin(hashes, again) & valid
-    index = np.asarray(one_chunk(column.filter(pa.array(alike))).dictionary_encode().indices)
+    index = np.asarray(joined(column.filter(pa.array(alike))).dictionary_encode().indices)
     repeated = np.bincount(index)[index] > 1
     if not repeated.any():
         return None
@@ -203,8 +204,8 @@ def duplicates(column: Column) -> Array | None:
 def absent(column: Column, known: Sequence[Column]) -> Array:
     """A mask (bool) of the rows whose value is in none of the `known` columns; nulls are absent."""
     values, ids = joined(column), joined(pa.array([], pa.string()), *known)
-    if len(ids) < INDEX_FROM and values.type == ids.type:
-        return pc.invert(pc.is_in(values, value_set=ids))
+    if len(ids) < INDEX_FROM:
+        return pc.invert(among(values, ids))
     return pa.array(IdIndex(ids.drop_null()).positions(values) < 0)
 
 
@@ -230,13 +231,15 @@ def check_existing_ids(entity: NodeType | EdgeType, rows: Rows, committed_ids: C
         )
 
 
-def unique_tokens(rows: Rows, parts: Sequence[str]) -> Array:
+def unique_tokens(rows: Rows, parts: Sequence[str]) -> Chunked:
     """The value a `@unique` compares, as text: equal tokens collide; null (any part null) never does."""
-    return render_key([_tokenable(rows.column(part)) for part in parts])
+    chosen = rows.select(list(dict.fromkeys(parts)))
+    batches = chosen.to_batches() if isinstance(chosen, pa.Table) else [chosen]
+    tokens = [render_key([_tokenable(batch.column(part)) for part in parts]) for batch in batches]
+    return pa.chunked_array(tokens, pa.string())
 
 
-def _tokenable(column: Column) -> Array:
-    values = one_chunk(column)
+def _tokenable(values: Array) -> Array:
     if pa.types.is_list(values.type):
         return pa.array([None if v is None else repr(v) for v in values.to_pylist()], pa.string())
     if pa.types.is_floating(values.type):
@@ -276,7 +279,7 @@ def check_unique(
         )
     if others is not None and others.num_rows:
         taken = unique_tokens(others, parts)
-        hit = pc.and_(pc.is_valid(tokens), pc.is_in(tokens, value_set=taken.drop_null()))
+        hit = pc.and_(pc.is_valid(tokens), among(tokens, taken.drop_null()))
         hit = hit if spared is None else pc.and_not(hit, spared)
         findings.add_rows(
             "unique", entity.table_key, rows, hit, lambda row: said("belongs to another row", row), property=label
@@ -327,10 +330,10 @@ def check_cardinality(
     low, high = edge.cardinality.min, edge.cardinality.max
     if low == 0 and high is None:
         return
-    written = one_chunk(rows.column("src"))
-    others = [one_chunk(committed_src), *([one_chunk(lost_src)] if lost_src is not None else [])]
+    written = rows.column("src")
+    others = [committed_src, *([lost_src] if lost_src is not None else [])]
     # One hash pass over everything; a source's code counts its edges, and lost ones count none.
-    encoded = pa.concat_arrays([written, *others]).dictionary_encode()
+    encoded = joined(written, *others).dictionary_encode()
     touched, codes = encoded.dictionary, np.asarray(encoded.indices.fill_null(-1))
     if len(touched) == 0:
         return

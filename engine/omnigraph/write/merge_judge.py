@@ -10,6 +10,7 @@ import pyarrow as pa
 from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType
+from omnigraph.storage.whole import among, joined
 from omnigraph.write import constraints
 from omnigraph.write.columns import one_chunk
 from omnigraph.write.findings import BadRecord, Findings
@@ -124,8 +125,8 @@ def _cardinality(
 ) -> None:
     if edge.cardinality.min == 0 and edge.cardinality.max is None:
         return
-    gone = pa.concat_arrays([one_chunk(rows.column("id")), staging.deleted(edge.table_key)])
+    gone = joined(rows.column("id"), staging.deleted(edge.table_key))
     stays, lost = staging.committed.edges_of(edge.table_key, rows.column("src"), without=gone)
     nodes = catalog.nodes[edge.source]
-    lost = lost.filter(pc.invert(pc.is_in(lost, value_set=staging.deleted(nodes.table_key))))
+    lost = lost.filter(pc.invert(among(lost, staging.deleted(nodes.table_key))))
     constraints.check_cardinality(edge, rows, stays, findings, lost_src=lost)

@@ -31,6 +31,7 @@ from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
 from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
 from omnigraph.storage.arrow import loose_schema
 from omnigraph.storage.commit import check_head
+from omnigraph.storage.whole import among, joined
 from omnigraph.ulids import new_ulid
 from omnigraph.write import constraints
 from omnigraph.write.blobs import BlobSpool, blob_problem
@@ -375,7 +376,7 @@ def _judge_edges(run: _Run, edge: EdgeType, rows: pa.Table) -> None:
         constraints.check_endpoints(edge, rows, [known[0]], [known[1]], run.findings)
     if edge.cardinality.min == 0 and edge.cardinality.max is None:
         return
-    gone = pa.concat_arrays([one_chunk(rows.column("id")), staging.deleted(edge.table_key)])
+    gone = joined(rows.column("id"), staging.deleted(edge.table_key))
     stays, lost = staging.committed.edges_of(edge.table_key, rows.column("src"), without=gone)
-    lost = lost.filter(pc.invert(pc.is_in(lost, value_set=staging.deleted(source.table_key))))
+    lost = lost.filter(pc.invert(among(lost, staging.deleted(source.table_key))))
     constraints.check_cardinality(edge, rows, stays, run.findings, lost_src=lost)

@@ -14,9 +14,9 @@ import pytest
 from omnigraph.errors import BadRequest, Internal
 from omnigraph.maintain import verify
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository
+from omnigraph.storage import Repository, whole
 from omnigraph.write import ahead as ahead_module
-from omnigraph.write import columns, constraints, load, tabular
+from omnigraph.write import constraints, load, tabular
 from omnigraph.write import loader as loader_module
 from omnigraph.write.ahead import Ahead
 from omnigraph.write.mapping import Mapping
@@ -255,11 +255,11 @@ def test_ids_that_are_too_long_for_one_array(
     graph: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexed: bool
 ) -> None:
     # Ids and ends of 60 million records may together be longer than 2 GiB, as here all longer than a few bytes.
-    monkeypatch.setattr(columns, "LONGEST", 100)
+    monkeypatch.setattr(whole, "LONGEST", 100)
     if indexed:
         monkeypatch.setattr(constraints, "INDEX_FROM", 0)
     joined: list[Any] = []
-    join = columns.joined
+    join = whole.joined
 
     def noted(*given: Any) -> Any:
         joined.append(join(*given).type)
