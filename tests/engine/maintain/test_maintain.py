@@ -10,11 +10,14 @@ import pyarrow as pa
 import pytest
 from ulid import ULID
 
+from omnigraph.cli.main import main
+from omnigraph.errors import Internal
 from omnigraph.maintain import ensure_indices, verify
 from omnigraph.schema import compile_schema
-from omnigraph.storage import Repository, Staging, TableChange, WriterKind
+from omnigraph.storage import Repository, Staging, TableChange, WriterKind, index_kinds
 from omnigraph.storage import commit as commit_module
 from omnigraph.storage.arrow import table_schema
+from omnigraph.storage.layout import COMMITS, MANIFEST
 from omnigraph.storage.steps import Step
 from omnigraph.write import load
 
@@ -181,3 +184,83 @@ def test_what_killed_writes_left_is_a_note(graph: Repository) -> None:
     graph.sweep("full")
     graph.cleanup(keep=10, confirm=True)
     assert {f["kind"] for f in verify(graph).findings} == {"index_coverage", "below_minimum"}
+
+
+def damage(repository: Repository, table_key: str, *texts: str) -> None:
+    """Overwrites what the data files hold from each of these texts on."""
+    folder = Path(repository.uri) / repository.snapshot().ref(table_key).location / "data"
+    for text in texts:
+        (path,) = (path for path in folder.iterdir() if text.encode() in path.read_bytes())
+        data = path.read_bytes()
+        at = data.index(text.encode())
+        path.write_bytes(data[:at] + b"\xff" * 40 + data[at + 40 :])
+
+
+def test_every_column_that_cannot_be_read_is_named_and_the_rest_is_checked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    schema = """
+    node P { slug: String @key  bio: String?  nick: String? @unique  n: F64?  state: enum(on, off)? }
+    node Q { slug: String @key  bio: String? }
+    edge Likes: P -> P { why: String? }
+    """
+    graph = Repository.create(str(tmp_path / "g"), compile_schema(schema))
+    rows: list[dict[str, object]] = [
+        {
+            "id": f"p{i}",
+            "slug": f"p{i}",
+            "bio": f"bio of {i} " * 5,
+            "nick": f"nick of {i} " * 5,
+            "n": 1.0,
+            "state": "on",
+        }
+        for i in range(20)
+    ]
+    put_unchecked(graph, "node:P", [*rows, {"id": "z", "slug": "z", "n": float("inf"), "state": "or"}])
+    put_unchecked(graph, "node:Q", [{"id": "q", "slug": "other", "bio": "b"}])
+    put_unchecked(graph, "edge:Likes", [{"id": "e", "src": "p1", "dst": "gone", "why": "because of that"}])
+    graph.create_branch("draft")
+    assert errors(graph) == ["foreign_ids", "not_finite", "orphan_edge", "value_constraint_violation"]
+    damage(graph, "node:P", "bio of 3", "nick of 4")
+    report = verify(Repository.open(graph.uri))
+    found = [(f["kind"], f["table_key"], f.get("column")) for f in report.findings if f["severity"] == "error"]
+    assert sorted(found, key=str) == [
+        ("foreign_ids", "node:Q", None),
+        ("not_finite", "node:P", None),
+        ("orphan_edge", "edge:Likes", None),
+        ("unreadable_column", "node:P", "bio"),
+        ("unreadable_column", "node:P", "nick"),
+        ("value_constraint_violation", "node:P", None),
+    ]
+    assert report.counts["tables"] == 3
+    assert main(["verify", graph.uri]) == 1
+    assert "error unreadable_column node:P: bio of version 2 can't be read: " in capsys.readouterr().out
+
+
+def test_what_else_cannot_be_read_ends_no_run(graph: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_unchecked(graph, "edge:Knows", [{"id": "e", "src": "b", "dst": "gone"}])
+    for name in ("bad", "good"):
+        graph.create_branch(name)
+        load(graph, json.dumps({"type": "Person", "data": {"slug": name}}), branch=name)
+    graph.close()
+    root = Path(graph.uri)
+    for path in (root / MANIFEST / "tree" / "bad" / "_versions").iterdir():
+        path.write_bytes(b"no manifest")
+    for path in (root / COMMITS / "tree" / "good" / "data").iterdir():
+        path.write_bytes(b"no rows")
+
+    def fails(*_: object) -> None:
+        raise Internal("no index")
+
+    monkeypatch.setattr(index_kinds, "lacking", fails)
+    report = verify(Repository.open(graph.uri))
+    found = {(f["kind"], f.get("branch"), f.get("table_key")) for f in report.findings if f["severity"] == "error"}
+    assert found == {
+        ("unreadable_branch", "bad", None),
+        ("unreadable_branch", None, None),  # what its writers may have left
+        ("unreadable_history", "good", None),
+        *[("orphan_edge", branch, "edge:Knows") for branch in ("main", "good")],
+        *[("unreadable_index", "main", key) for key in ("node:Person", "edge:Knows")],
+        ("unreadable_index", "good", "node:Person"),
+    }
+    assert report.counts["branches"] == 3
