@@ -1,8 +1,8 @@
 """Groups and their values. A group is a number, a row's group is an entry of one integer array.
 
 `count` of rows or of non-null values; sums of integers are I64 and an overflow is an error; `avg` is F64; the value of
-a group without a non-null value is null. `collect` gives the non-null values in ascending order, so that a list never
-depends on the order in which rows were found. No rows and no grouping give one group, with keys none.
+a group without a non-null value is null. Nothing depends on the order in which rows were found, by `float_sums`
+and as `collect` gives the non-null values in ascending order. No rows and no grouping give one group, with keys none.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from omnigraph.read.compute import Array, flags, nulls
 from omnigraph.read.datum import Fault, Longs
 from omnigraph.read.distinct import different
 from omnigraph.read.multiset import count_by_group
+from omnigraph.read.sums import float_sums
 from omnigraph.read.tables import list_keys, sort_codes
 
 __all__ = ["aggregate", "as_type", "codes_of", "group"]
@@ -132,8 +133,7 @@ def aggregate(
     if agg.fn in ("min", "max"):
         return _extreme(agg.fn, values, groups, count, empty)
     if pa.types.is_floating(values.type):
-        weights = values.cast(pa.float64()).to_numpy()
-        sums = np.asarray(np.bincount(groups, weights=weights, minlength=count), dtype=np.float64)
+        sums = float_sums(values.cast(pa.float64()).to_numpy(), groups, count)
         if not np.isfinite(sums).all():
             raise Fault("a sum is too large for a number with fractions: sum a smaller group", code="overflow")
     elif agg.fn == "avg":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -193,3 +194,22 @@ def test_a_mode_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
 def _cold() -> None:
     TABLES.clear()
     adjacency().clear()
+
+
+def test_sums_of_floats_are_equal_to_the_last_bit(stored_snapshot: Callable[..., Any]) -> None:
+    catalog = compile_schema("node P { name: String @key  mass: F64? }  edge Knows: P -> P { weight: F64? }")
+    chance = random.Random(5)
+    masses = [0.1, 0.2, 0.3, -0.7, 1e-9, 12345.678]
+    people = [{"id": f"p{i}", "name": f"p{i}", "mass": chance.choice(masses)} for i in range(60)]
+    knows = [
+        edge(f"{chance.random()}", f"p{chance.randrange(60)}", f"p{chance.randrange(60)}", weight=chance.choice(masses))
+        for _ in range(600)
+    ]
+    snapshot = stored_snapshot(catalog, {"node:P": people, "edge:Knows": knows})
+    for text in (
+        "match { $a $e:knows $b } return { sum($b.mass) as s, avg($e.weight) as w }",
+        "match { $a $e:knows $b } return { $a.name as a, sum($b.mass) as s, avg($e.weight) as w }",
+        "match { $a knows $b $b knows $c } return { $c.name as c, sum($a.mass) as s, avg($b.mass * 3) as w }",
+    ):
+        answers = [ask(snapshot, text, mode) for mode in ("indexed", "csr", "scan", "csr")]
+        assert all(answer == answers[0] for answer in answers)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -16,7 +15,7 @@ from tests.engine.read.oracle.expressions import Bad, World
 from tests.engine.read.oracle.graphs import Graph, Schema
 from tests.engine.read.oracle.meaning import Query
 
-__all__ = ["MODES", "answered", "difference", "expected"]
+__all__ = ["MODES", "answered", "apart", "difference", "expected"]
 
 Rows = list[tuple[Any, ...]]
 
@@ -31,14 +30,21 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 def _plain(value: Any) -> Any:
-    """A cell as it is compared: types matter, floats to nine digits; properties that a schema got later don't."""
+    """A cell as it is compared: types matter; properties that a schema got later don't."""
     if isinstance(value, dict):
         return ("{}", *((k, _plain(v)) for k, v in sorted(value.items()) if not k.startswith("extra")))
     if isinstance(value, (list, tuple)):
         return ("[]", *map(_plain, value))
-    if isinstance(value, float):
-        return ("float", value if value == 0 or not math.isfinite(value) else float(f"{value:.9e}"))
     return (type(value).__name__, value)
+
+
+def _nine(cell: Any) -> Any:
+    """The same with floats to nine digits."""
+    if not isinstance(cell, tuple):
+        return cell
+    if cell[0] == "float" and isinstance(cell[1], float):
+        return ("float", float(f"{cell[1]:.9e}"))
+    return tuple(map(_nine, cell))
 
 
 def expected(query: Query, schema: Schema, graph: Graph) -> Rows | None:
@@ -64,10 +70,11 @@ def answered(snapshot: Any, query: Query, mode: str) -> Rows | None:
 
 
 def difference(query: Query, got: Rows | None, want: Rows | None) -> str | None:
-    """What is wrong with an answer; None where nothing is."""
+    """What is wrong with an answer, floats to nine digits; None where nothing is."""
     if got is None or want is None:
         right = query.doubtful or (got is None and want is None)
         return None if right else "an error" if got is None else "no error"
+    got, want = ([tuple(map(_nine, row)) for row in rows] for rows in (got, want))
     kept = want[query.skip :] if query.limit is None else want[query.skip :][: query.limit]
     if query.keys:
         return None if got == kept else f"got {got}, not {kept}"
@@ -75,3 +82,12 @@ def difference(query: Query, got: Rows | None, want: Rows | None) -> str | None:
         return f"{len(got)} rows, not {len(kept)}: got {got} of {want}"
     strange = Counter(got) - Counter(want)
     return f"not there: {dict(strange)} of {want}" if strange else None
+
+
+def apart(query: Query, one: Rows | None, other: Rows | None) -> str | None:
+    """What tells two answers of the product apart, to the last bit; None where nothing does, or where a limit may have
+    taken other rows."""
+    if one is None or other is None or (not query.keys and (query.skip or query.limit is not None)):
+        return None
+    same = one == other if query.keys else Counter(one) == Counter(other)
+    return None if same else f"{one} in one way, {other} in another"

@@ -9,6 +9,8 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 __all__ = [
     "QUERY_VECTORS", "Change", "EdgeT", "Graph", "NodeT", "Prop", "Row", "Schema", "change", "schema", "start",
     "with_word_indexes",
@@ -25,14 +27,16 @@ LAST = dt.datetime.max.replace(tzinfo=dt.UTC, microsecond=999_000)
 VECTORS = [[1, 0, 0], [0, 1, 0], [1, 1, 0], [-1, 0, 2], [0, 0, -1], [3, 1, 2]]
 QUERY_VECTORS = [[1, 0, 0], [1, 2, 3], [-1, 1, 0]]
 """No two stored vectors are equally far from one of these but for equal sums of products: ties are exact or none."""
+ROUNDED = [float(np.float32(x)) for x in (0.1, 0.2, 0.3)]
+"""As F32 holds them: sums of them are rounded."""
 
 POOLS: dict[str, list[Any]] = {
     "I32": [-2, 0, 1, 2, 3, 3, 2**31 - 1],
     "I64": [-(2**63), -(2**60), -1, 0, 1, 2, 2**53 + 1, 2**62, 2**62],
     "U32": [0, 1, 2, 2**32 - 1],
     "U64": [0, 1, 5, 2**63 + 1, 2**64 - 1],
-    "F32": [-1.5, 0.0, 0.25, 2.0],
-    "F64": [-2.5, -0.0, 0.0, 0.5, 3.0],
+    "F32": [-1.5, 0.0, 0.25, 2.0, *ROUNDED],
+    "F64": [-2.5, -0.0, 0.0, 0.5, 3.0, 0.1, 0.2, 0.3],
     "Bool": [True, False],
     "Date": [DAY, DAY + dt.timedelta(1), DAY + dt.timedelta(400), dt.date(1969, 12, 31), dt.date.min, dt.date.max],
     "DateTime": [MOMENT, MOMENT + dt.timedelta(milliseconds=1), MOMENT + dt.timedelta(days=40, hours=9), FIRST, LAST],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -372,7 +373,8 @@ def fold(fn: str, kind: str, *, distinct: bool) -> Callable[[list[Any]], Any]:
         if not known:
             return None
         if fn == "sum":
-            return at("float" if kind == "float" else "int", sum(known))
-        return sum(known) / len(known) if fn == "avg" else {"min": min, "max": max}[fn](known)
+            return at("float", math.fsum(known)) if kind == "float" else at("int", sum(known))
+        total = math.fsum if kind == "float" else sum
+        return total(known) / len(known) if fn == "avg" else {"min": min, "max": max}[fn](known)
 
     return work
