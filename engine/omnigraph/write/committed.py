@@ -172,7 +172,7 @@ def refuse_repeated(entity: NodeType | EdgeType, stored: Column, met: int | None
     """
     if met is None and len(stored) < 2:
         return
-    ids = one_chunk(stored)
+    ids = joined(stored)
     if len(ids) == (pc.count_distinct(ids).as_py() if met is None else met):
         return
     repeated = next((c["values"] for c in pc.value_counts(ids).to_pylist() if c["counts"] > 1), None)

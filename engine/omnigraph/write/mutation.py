@@ -290,7 +290,7 @@ class _Run:
 
     def _delete_nodes(self, statement: Delete) -> None:
         node = self.catalog.nodes[statement.type]
-        ids = one_chunk(self._where(node, statement.where).column("id"))
+        ids = joined(self._where(node, statement.where).column("id"))
         if len(ids) == 0:
             return
         refuse_repeated(node, self.staging.present(node, ids), met=len(ids))
@@ -303,7 +303,7 @@ class _Run:
                 rows.append(self.staging.edges_at(edge, "src", ids))
             if edge.target == node.name:
                 there = self.staging.edges_at(edge, "dst", ids)
-                rows.append(there.filter(pc.invert(pc.is_in(there.column("src"), value_set=ids))) if rows else there)
+                rows.append(there.filter(pc.invert(among(there.column("src"), ids))) if rows else there)
             self._drop_edges(edge, pa.concat_tables(rows).column("id"))
 
     def _drop_edges(self, edge: EdgeType, ids: Chunked) -> None:

@@ -11,6 +11,7 @@ from omnigraph.read.compute import Array, Chunked, pc
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot, TableChange
 from omnigraph.storage.arrow import loose_schema, moving_schema
+from omnigraph.storage.whole import among, joined
 from omnigraph.write.blobs import BlobSpool, Tickets, blob_names, same_bytes, ticketed
 from omnigraph.write.columns import one_chunk, shaped
 from omnigraph.write.committed import Committed, pieces, refuse_repeated
@@ -97,7 +98,7 @@ class MutationStaging:
         wanted = [*schema.names, "_rowid"] if blobs else schema.names
         for rows in pieces(self.snapshot.scan_batches(key, wanted, filter), len(hidden)):
             rows = shaped(ticketed(self.snapshot, key, blobs, rows) if blobs else rows, schema)
-            rows = test(rows.filter(pc.invert(pc.is_in(rows.column("id"), value_set=hidden))) if len(hidden) else rows)
+            rows = test(rows.filter(pc.invert(among(rows.column("id"), hidden))) if len(hidden) else rows)
             if rows.num_rows:
                 parts.append(rows.select(["id", "_rowaddr"]))
         return pa.concat_tables(parts)
@@ -110,7 +111,7 @@ class MutationStaging:
     def _hidden(self, table_key: str) -> Array:
         """Ids whose committed rows don't count."""
         gone, pending = self.deleted(table_key), self._rows.get(table_key)
-        return gone if pending is None else pa.concat_arrays([gone, one_chunk(pending.column("id"))])
+        return gone if pending is None else joined(gone, pending.column("id"))
 
     def _over(
         self,
@@ -128,11 +129,11 @@ class MutationStaging:
         schema, hidden = _part(entity, names), self._hidden(entity.table_key)
         stored = shaped(stored, schema)
         if len(hidden):
-            stored = stored.filter(pc.invert(pc.is_in(stored.column("id"), value_set=hidden)))
+            stored = stored.filter(pc.invert(among(stored.column("id"), hidden)))
         pending = self._rows.get(entity.table_key)
         if pending is None:
             return stored
-        pending = pending.filter(pc.is_in(pending.column(column), value_set=one_chunk(values)))
+        pending = pending.filter(among(pending.column(column), values))
         return pa.concat_tables([stored, pending.select(schema.names)])
 
     def put(self, entity: NodeType | EdgeType, rows: pa.Table) -> None:
@@ -141,7 +142,7 @@ class MutationStaging:
         rows = shaped(rows, schema)
         pending = self._rows.get(key)
         if pending is not None:
-            replaced = pc.is_in(pending.column("id"), value_set=one_chunk(rows.column("id")))
+            replaced = among(pending.column("id"), rows.column("id"))
             if pc.any(replaced).as_py():
                 pending = pending.filter(pc.invert(replaced))
             # One piece: else a query of many statements goes through as many at each of them.
@@ -150,11 +151,10 @@ class MutationStaging:
 
     def delete(self, entity: NodeType | EdgeType, ids: Column) -> None:
         key = entity.table_key
-        gone = one_chunk(ids)
         pending = self._rows.get(key)
         if pending is not None:
-            self._rows[key] = pending.filter(pc.invert(pc.is_in(pending.column("id"), value_set=gone)))
-        self._deleted[key] = pc.unique(pa.concat_arrays([self.deleted(key), gone]))
+            self._rows[key] = pending.filter(pc.invert(among(pending.column("id"), ids)))
+        self._deleted[key] = pc.unique(joined(self.deleted(key), ids))
 
     def changes(self, entities: Iterable[NodeType | EdgeType]) -> tuple[TableChange, ...]:
         """At most one change per table; rows equal to the stored ones are no change."""

@@ -121,3 +121,15 @@ def test_a_table_is_no_portion(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole.joined(column).type == pa.large_string()
     assert whole.joined(pa.chunked_array([[1, 2], [3] * 1000])).type == pa.int64()
     assert whole.joined(pa.chunked_array([], pa.int32())).type == pa.int32()
+
+
+def test_many_long_ids_are_deleted_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = omnigraph.init(tmp_path / "g", schema=SCHEMA)
+    graph.load({"P": people(0, 90), "L": table(**ring(0, 90, 2))})
+    monkeypatch.setattr(whole, "LONGEST", 1000)
+    gone = graph.mutate('query q() { delete L where to contains "8"  delete P where slug contains "7" or n > 0 }')
+    sevens = {i for i in range(90) if "7" in str(i)}
+    edges = {i for i in range(90) if "8" in str((i + 2) % 90) or i in sevens or (i + 2) % 90 in sevens}
+    assert (gone.nodes, gone.edges) == (len(sevens), len(edges))
+    monkeypatch.undo()
+    assert graph.verify().ok
