@@ -138,14 +138,14 @@ def to_int(value: Datum, text: str) -> Datum:
     if pa.types.is_null(kind):
         return nulls_like(pa.int64(), value)
     if _is_text(kind):
-        return _parsed(value, _INTEGER, pa.int64(), f"`{text}`: %s is no 64-bit integer")
+        return _parsed(value, _INTEGER, pa.int64(), text, "is no 64-bit integer")
     if pa.types.is_floating(kind):
         whole = pc.trunc(value.cast(pa.float64()))
         outside = pc.invert(pc.and_(pc.greater_equal(whole, -(2.0**63)), pc.less(whole, 2.0**63)))
-        _refuse(value, outside, f"`{text}`: %s is no 64-bit integer")
+        _refuse(value, outside, text, "is no 64-bit integer")
         return whole.cast(pa.int64())
     if pa.types.is_uint64(kind):
-        _refuse(value, pc.greater(value, pa.scalar(2**63 - 1, kind)), f"`{text}`: %s is beyond a 64-bit integer")
+        _refuse(value, pc.greater(value, pa.scalar(2**63 - 1, kind)), text, "is beyond a 64-bit integer")
     return value.cast(pa.int64())
 
 
@@ -158,28 +158,28 @@ def to_float(value: Datum, text: str) -> Datum:
     if is_null_type(value):
         return nulls_like(pa.float64(), value)
     if _is_text(value.type):
-        return _parsed(value, _FLOAT, pa.float64(), f"`{text}`: %s is no number")
+        return _parsed(value, _FLOAT, pa.float64(), text, "is no number")
     return value.cast(pa.float64(), safe=False)
 
 
-def _parsed(value: Datum, pattern: str, kind: pa.DataType, says: str) -> Datum:
-    _refuse(value, pc.invert(pc.match_substring_regex(value, pattern=pattern)), says)
+def _parsed(value: Datum, pattern: str, kind: pa.DataType, text: str, why: str) -> Datum:
+    _refuse(value, pc.invert(pc.match_substring_regex(value, pattern=pattern)), text, why)
     if pa.types.is_integer(kind):
         digits = pc.replace_substring_regex(value, pattern=r"\A[+-]?0*", replacement="")
         size = pc.utf8_length(digits)
         limit = pc.if_else(pc.starts_with(value, pattern="-"), str(2**63), str(2**63 - 1))
         beyond = pc.or_(pc.greater(size, 19), pc.and_(pc.equal(size, 19), pc.greater(digits, limit)))
-        _refuse(value, beyond, says)
+        _refuse(value, beyond, text, why)
         return pc.replace_substring_regex(value, pattern=r"\A\+", replacement="").cast(kind)  # no sign that Arrow reads
     out = value.cast(kind)
-    _refuse(value, pc.is_inf(out), says)
+    _refuse(value, pc.is_inf(out), text, why)
     return out
 
 
-def _refuse(value: Datum, wrong: Datum, says: str) -> None:
-    """Raise naming the first value where `wrong` is true."""
+def _refuse(value: Datum, wrong: Datum, text: str, why: str) -> None:
+    """Raise naming the expression `text`, and why of it the first value where `wrong` is true is refused."""
     at = np.flatnonzero(as_mask(wrong, 1))
     if len(at):
         found = value.as_py() if isinstance(value, pa.Scalar) else value[int(at[0])].as_py()
         shown = f'"{found[:60]}"' if isinstance(found, str) else str(found)
-        raise Fault(says % shown, code="bad_value")
+        raise Fault(f"`{text}`: {shown} {why}", code="bad_value")
