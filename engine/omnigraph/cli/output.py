@@ -159,14 +159,15 @@ class Output:
             yield None
             return
         from rich.console import Console
+        from rich.text import Text
 
         count = 0
-        with Console(stderr=True, no_color=not color_allowed()).status(label) as status:
+        with Console(stderr=True, no_color=not color_allowed()).status(Text(label)) as status:
 
             def advance(name: str) -> None:
                 nonlocal count
                 count += 1
-                status.update(f"{label}: {count} ({name})")
+                status.update(Text(f"{label}: {count} ({name})"))  # names are no markup
 
             yield advance
 
@@ -190,7 +191,7 @@ def _bar(*columns: Any) -> Any:
     from rich.progress import Progress as Bar
 
     return Bar(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         *columns,
         TimeElapsedColumn(),

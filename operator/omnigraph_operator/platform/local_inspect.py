@@ -26,7 +26,7 @@ _STYLES = {"good": "green", "bad": "red", "phase": "cyan", "plain": ""}
 
 def printer() -> Callable[[str, str], None]:
     """Prints lines with the time; colours only on a terminal."""
-    console = Console(soft_wrap=True, highlight=False)
+    console = _console(soft_wrap=True)
 
     def show(style: str, text: str) -> None:
         stamp = f"{datetime.now().astimezone():%H:%M:%S} "
@@ -38,8 +38,8 @@ def printer() -> Callable[[str, str], None]:
 def show_objects(folder: Path, kind: str, name: str | None, output: str) -> int:
     """Objects with the CRD's printer columns, or whole."""
     known = _kind(kind)
-    console = Console(highlight=False)
-    errors = Console(highlight=False, stderr=True, soft_wrap=True)
+    console = _console()
+    errors = _console(stderr=True, soft_wrap=True)
     if known is None:
         errors.print(f"there is no kind {kind}; known: {', '.join(k.plural for k in KINDS.values())}")
         return 1
@@ -75,7 +75,7 @@ def show_objects(folder: Path, kind: str, name: str | None, output: str) -> int:
 
 def show_logs(folder: Path, workload: str | None) -> int:
     """One workload's log, or the list of workloads."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = _console(soft_wrap=True)
     folders = sorted([*folder.glob("workloads/*/command.json"), *folder.glob("stopped/*/command.json")])
     found = [f.parent for f in folders if workload is None or f.parent.name.startswith(workload)]
     if not found:
@@ -126,6 +126,11 @@ def delete_object(folder: Path, kind: str, name: str, show: Callable[[str, str],
             return 1
     state.release()
     return 0
+
+
+def _console(*, stderr: bool = False, soft_wrap: bool = False) -> Console:
+    """Shows paths, names and messages as they are: `[` and `:` in them mean nothing."""
+    return Console(stderr=stderr, soft_wrap=soft_wrap, highlight=False, markup=False, emoji=False)
 
 
 def _kind(word: str) -> Kind | None:
