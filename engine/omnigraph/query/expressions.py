@@ -98,6 +98,8 @@ def _literal_list(node: Literal) -> Expr:
     if len(bases) > 1 and "F64" not in bases and min(value) < 0:
         raise Refused("T7", "no integer type holds all of this list", node.place)
     widest = next((base for base in ("F64", "U64") if base in bases), first)
+    if widest == "F64":
+        value = tuple(map(float, value))
     return Lit(value, Type(widest, list=True))
 
 

@@ -176,17 +176,6 @@ def _in_constant(value: Datum, values: Array) -> Datum:
 
 
 def _as_type(numbers: Array, kind: pa.DataType) -> Array:
-    """Those of a few numbers that the type holds exactly: nothing of it equals the others."""
-    out = []
-    for number in numbers.to_pylist():
-        if isinstance(number, float) and pa.types.is_integer(kind):
-            if not number.is_integer():
-                continue
-            number = int(number)
-        try:
-            fits = pa.scalar(number, kind).as_py()
-        except (pa.ArrowInvalid, OverflowError):
-            continue
-        if fits == number:
-            out.append(fits)
-    return pa.array(out, kind)
+    """Those of some numbers that the type holds exactly: nothing of it equals the others."""
+    cast = numbers.cast(kind, safe=False)  # what doesn't fit becomes any number, which isn't equal to it
+    return cast.filter(pa.array(as_mask(compare("=", cast, numbers), len(numbers))))

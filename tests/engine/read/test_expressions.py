@@ -237,6 +237,57 @@ def test_numbers_of_two_types_compare_exactly(op: str) -> None:
     assert compare(op, pa.array([2**60], pa.int64()), pa.scalar(math.nan)).to_pylist() == [op == "!="]
 
 
+def test_a_list_holds_what_equals_one_of_it() -> None:
+    integers = [0, 1, -1, 2**24 + 1, 2**53 + 1, 2**60, -(2**60), 2**63 - 1, -(2**63)]
+    floats = [
+        0.0,
+        -0.0,
+        0.5,
+        0.1,
+        2.0**24,
+        2.0**53,
+        2.0**60,
+        -(2.0**60),
+        2.0**63,
+        -(2.0**63),
+        2.0**64,
+        1e300,
+        -math.inf,
+    ]
+    unsigned = [0, 2**24, 2**53 + 1, 2**60, 2**63, 2**64 - 2**11, 2**64 - 1]
+    columns = [
+        pa.array(values, kind)
+        for values, kinds in (
+            (integers, [pa.int64()]),
+            ([0, 1, -1, 2**24, 2**24 + 1, -(2**31)], [pa.int32()]),
+            (unsigned, [pa.uint64()]),
+            ([0, 2**24, 2**32 - 1], [pa.uint32()]),
+            ([*floats, math.nan], [pa.float64(), pa.float32()]),
+        )
+        for kind in kinds
+    ]
+    for asked in columns:
+        for items in columns:
+            equal = [compare("=", asked, item) for item in items]
+            want = [any(one[row].as_py() for one in equal) for row in range(len(asked))]
+            assert member(pa.scalar(items, pa.list_(items.type)), asked).to_pylist() == want
+            for item, one in zip(items, equal, strict=True):  # alone, as no other item may stand in for it
+                alone = pa.scalar([item.as_py()], pa.list_(items.type))
+                assert member(alone, asked).to_pylist() == one.to_pylist()
+                assert [member(alone, value).as_py() for value in asked] == one.to_pylist()
+                assert member(pa.array([[item.as_py()]] * len(asked), alone.type), asked).to_pylist() == one.to_pylist()
+
+
+@pytest.mark.parametrize(
+    "mixed", ["[1152921504606846976, 0.5]", "[0.5, 9007199254740993]", "[-1.5, 18446744073709551615]"]
+)
+def test_whole_numbers_in_a_list_with_fractions_are_the_nearest_floats(column: Column, mixed: str) -> None:
+    first, second = column(mixed)[0]
+    assert [first, second] == [float(number) for number in mixed.strip("[]").split(", ")]
+    assert column(f"$r.f in {mixed}") == [False, False, None]
+    assert column(f"$x in {mixed}", "$r.i = 7", "$x: F64", x=max(first, second)) == [True]
+
+
 def operand(value: Any, other: Any) -> Any:
     """Python compares int and float exactly only through the operator, not through one side's method."""
     from fractions import Fraction

@@ -133,6 +133,16 @@ def test_deleting_edges_by_their_ends(graph: Repository) -> None:
     assert [(e["src"], e["dst"]) for e in rows(graph, "edge:Likes")] == [("b", "a")]
 
 
+def test_a_condition_holds_whole_numbers_beside_floats_exactly(graph: Repository) -> None:
+    run(
+        graph,
+        'query q() { insert Person { slug: "a" } insert Knows { from: "a", to: "a", weight: 1152921504606846976 } }',
+    )
+    assert run(graph, "query q() { delete Knows where weight in [1152921504606846977] }").edges == 0
+    assert run(graph, "query q() { delete Knows where weight in [18446744073709551615, 0.5] }").edges == 0
+    assert run(graph, "query q() { delete Knows where weight in [1152921504606846976] }").edges == 1
+
+
 def test_the_minimum_holds_for_sources_that_lose_edges_but_not_for_deleted_ones(graph: Repository) -> None:
     run(
         graph,
