@@ -71,7 +71,7 @@ class Mismatch(ValueError):
 
 
 def read_string(token: str, start: int) -> str:
-    text = json.loads(token) if "\\" in token else token[1:-1]
+    text = json.loads(token, strict=False) if "\\" in token else token[1:-1]  # control characters may stand raw
     if any("\ud800" <= c <= "\udfff" for c in text):
         raise RefusedWhileParsing("half of a surrogate pair in a string", start, start + len(token))
     return str(text)

@@ -127,6 +127,14 @@ def test_long_flat_text_is_no_nesting() -> None:
     compile_queries(f"query a() {{ match {{ $p: Person {ors} }} return {{ $p.slug }} }}", SOCIAL)
 
 
+@pytest.mark.parametrize("text", [r'"\ud800"', '"\t\\udfff"'])
+def test_half_a_surrogate_pair_is_no_text(text: str) -> None:
+    assert "half of a surrogate pair" in (
+        query(f"query a() {{ match {{ $p: Person }} return {{ {text} as b }} }}") or ""
+    )
+    assert "half of a surrogate pair" in (schema(f"node A @description({text}) {{ a: String }}") or "")
+
+
 def test_line_ends_change_nothing() -> None:
     text = "query a() {\n  match { $p: Person\n $p.age > 3 }\n  return { $p.slug }\n}\n"
     plain, windows = (compile_queries(t, SOCIAL)["a"] for t in (text, text.replace("\n", "\r\n")))

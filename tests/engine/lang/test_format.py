@@ -197,6 +197,19 @@ def test_numbers_texts_and_patterns_stay_as_written() -> None:
     assert format_schema(f"node A {{ {member} }}") == f"node A {{ {member} }}\n"
 
 
+@pytest.mark.parametrize("raw", ["\t", "\x00", "\x01", "\x0b", "\x1f", "\x7f"])
+def test_a_raw_control_character_may_stand_beside_an_escape(raw: str) -> None:
+    text = f'"{raw}\\n\\u0041"'
+    for language, written in (
+        ("schema", f"node A @description({text}) {{ a: String @default({text}) @check(a, {text}) }}"),
+        ("query", f"query a() {{ match {{ $a: A {{ s: {text} }} }} return {{ {text} as b }} }}"),
+        ("query", f"query a() {{ insert A {{ s: {text} }} }}"),
+    ):
+        _, parse, _ = LANGUAGES[language]
+        assert repr(f"{raw}\nA") in repr(parse(SourceText(written, "text")))
+        assert text in check(language, written)
+
+
 def test_a_fault_is_said_with_its_place() -> None:
     with pytest.raises(LanguageError) as caught:
         format_queries("query a() {\n  match { $p Person }\n}", file="q.gq")
