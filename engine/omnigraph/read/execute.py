@@ -8,24 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from omnigraph.errors import BadRequest, Internal
+from omnigraph.errors import BadRequest
 from omnigraph.query.ir import CompiledQuery
 from omnigraph.read.adjacency import AdjacencyCache
-from omnigraph.read.datum import Fault
 from omnigraph.read.frame import Context
 from omnigraph.read.limits import Limits, apart, limited
 from omnigraph.read.plan import plan, run
 from omnigraph.read.settings import ReadSettings, read_settings
 from omnigraph.read.tables import TableCache
+from omnigraph.read.told import told
 from omnigraph.read.trace import Trace, counted
 
 if TYPE_CHECKING:
     from omnigraph.storage import Snapshot
 
 __all__ = ["execute", "explain"]
-
-_FULL = ("offset overflow", "binary array capacity", "array too large", "cannot contain more than")
-"""What Arrow says of an array that would be too long."""
 
 
 def _context(
@@ -75,28 +72,7 @@ def execute(
 
 
 def _answer(compiled: CompiledQuery, ctx: Context) -> pa.Table:
-    return _told(compiled.name, lambda: run(compiled, ctx))
-
-
-def _told(query: str, work: Callable[[], pa.Table]) -> pa.Table:
-    """A run whose errors name the query."""
-    try:
-        return work()
-    except Fault as fault:
-        raise fault.of(query) from None
-    except MemoryError as error:  # numpy's and Arrow's among them
-        raise BadRequest(
-            f"query `{query}` needs more memory than there is ({error}): narrow the match or return less",
-            code="query_too_large",
-        ) from error
-    except pa.ArrowException as error:
-        if not isinstance(error, pa.ArrowCapacityError) and not any(words in str(error) for words in _FULL):
-            raise Internal(f"query `{query}`: Arrow says {error}") from error
-        raise BadRequest(
-            f"query `{query}` has a step whose texts take more than 2 GiB in one column, which Arrow can't hold "
-            f"({error}): narrow the match, return properties instead of whole entities, or set a limit",
-            code="query_too_large",
-        ) from error
+    return told(compiled.name, lambda: run(compiled, ctx))
 
 
 def explain(
@@ -117,10 +93,10 @@ def explain(
         BadRequest: as `execute`, where the query is run.
     """
     ctx = _context(snapshot, params, settings, Trace() if analyze else None)
-    made = plan(compiled, ctx.catalog, snapshot)
+    made = told(compiled.name, lambda: plan(compiled, ctx.catalog, snapshot))
     if not analyze:
         return f"query {compiled.name}\n{made.describe(ctx)}"
     begin = time.perf_counter()
-    rows = _told(compiled.name, lambda: made.run(ctx)).num_rows
+    rows = told(compiled.name, lambda: made.run(ctx)).num_rows
     took = time.perf_counter() - begin
     return f"query {compiled.name}\n{made.describe(ctx)}\ntotal   {counted(rows)} rows, {took * 1000:.2f} ms"

@@ -22,13 +22,14 @@ from omnigraph.query.ir import (
     UpdateNode,
 )
 from omnigraph.read.compute import Array, Chunked, pc
-from omnigraph.read.datum import Fault, as_array, as_mask
+from omnigraph.read.datum import as_array, as_mask
 from omnigraph.read.expr import compile_expr
 from omnigraph.read.scan import pushed_filter
+from omnigraph.read.told import told
 from omnigraph.read.walk import conjuncts, may_fail, properties
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType, Property
-from omnigraph.storage import CommitInfo, Repository, Staging, WriterKind
+from omnigraph.storage import CommitInfo, Repository, Staging, TableChange, WriterKind
 from omnigraph.storage.arrow import loose_schema
 from omnigraph.storage.commit import check_head
 from omnigraph.storage.whole import among, joined
@@ -112,16 +113,7 @@ def _carried_out(
     embed: EmbedWhen | None,
 ) -> MutationResult:
     snapshot = run.staging.snapshot
-    try:
-        for number, statement in enumerate(compiled.statements):
-            run.statement(number, statement)
-    except Fault as fault:
-        raise fault.of(compiled.name) from None
-    _make_vectors(run, embed)
-    _judge(run)
-    run.findings.refuse(what="row")
-    entities = snapshot.catalog.by_table_key.values()
-    changes = run.staging.changes(entities)
+    changes = told(compiled.name, lambda: _changes(compiled, run, embed))
     if not changes:
         return MutationResult(run.nodes, run.edges, None)
     staging = Staging(
@@ -135,6 +127,16 @@ def _carried_out(
         expect_head=expect_head,
     )
     return MutationResult(run.nodes, run.edges, repository.commit(staging, snapshot))
+
+
+def _changes(compiled: CompiledQuery, run: _Run, embed: EmbedWhen | None) -> tuple[TableChange, ...]:
+    """What the statements change, once it is judged."""
+    for number, statement in enumerate(compiled.statements):
+        run.statement(number, statement)
+    _make_vectors(run, embed)
+    _judge(run)
+    run.findings.refuse(what="row")
+    return run.staging.changes(run.catalog.by_table_key.values())
 
 
 class _Run:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from ulid import ULID
 
-from omnigraph.errors import BadRequest, Conflict
+from omnigraph.errors import BadRequest, Conflict, Internal
 from omnigraph.maintain import verify
 from omnigraph.query import bind_params, compile_query
 from omnigraph.schema import compile_schema
@@ -174,6 +174,27 @@ def test_a_refused_mutation_leaves_nothing_behind(graph: Repository, text: str, 
     assert set(caught.value.details["counts"]) == {kind}
     assert says in str(caught.value)
     assert (list(export(graph.snapshot())), graph.head().id, graph.pending()) == (before, head, [])
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (MemoryError("malloc of size 1 failed"), "query_too_large"),
+        (pa.ArrowCapacityError("array cannot contain more than 2147483646 bytes"), "query_too_large"),
+        (pa.ArrowInvalid("offset overflow while concatenating arrays"), "query_too_large"),
+        (pa.ArrowInvalid("anything else"), None),
+    ],
+)
+def test_what_arrow_cannot_do_is_told_as_in_a_query_that_reads(
+    graph: Repository, monkeypatch: pytest.MonkeyPatch, error: Exception, code: str | None
+) -> None:
+    def failing(*args: Any, **kwargs: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(MutationStaging, "passing", failing)
+    with pytest.raises(Internal if code is None else BadRequest, match="query `q`") as caught:
+        run(graph, 'query q() { update Person set { age: 1 } where slug = "a" }')
+    assert code in (None, caught.value.code)
 
 
 def test_uniqueness_is_judged_on_the_state_after_the_whole_query(graph: Repository) -> None:
