@@ -10,17 +10,29 @@ from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.errors import BadRequest, Internal
-from omnigraph.read.compute import Array, Chunked, pc
+from omnigraph.read.compute import Array, Chunked, Scalar, pc
 from omnigraph.records import dataclass
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.storage import whole
 from omnigraph.storage.arrow import arrow_type
 from omnigraph.write.mapping import DateFormat
 
-__all__ = ["Cast", "cast_column", "nulls_of", "one_chunk", "shaped", "values_column"]
+__all__ = [
+    "Cast",
+    "cast_column",
+    "kept_rows",
+    "not_text",
+    "nulls_of",
+    "one_chunk",
+    "plain_texts",
+    "shaped",
+    "values_column",
+]
 
 _EPOCH, _MS_PER_DAY = date(1970, 1, 1).toordinal(), 86_400_000
 _DATE = r"^\d{4}-\d{2}-\d{2}$"
@@ -57,6 +69,56 @@ def one_chunk(column: Array | Chunked) -> Array:
     if pa.types.is_string(column.type) and column.nbytes > whole.LONGEST:
         raise Internal(f"{column.nbytes:,} bytes of texts are no portion")
     return column.combine_chunks()
+
+
+def not_text(batch: pa.RecordBatch) -> dict[int, str]:
+    """The rows with bytes that are no UTF-8 where text is due, each with the first column that holds such.
+
+    Files of columns may hold them, Arrow hands them on unseen, and a table that does can't be read any more.
+
+    Raises:
+        ArrowInvalid: a column of texts isn't put together as its type says.
+    """
+    out: dict[int, str] = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        if not _holds_text(column.type):
+            continue
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:
+            if "UTF8" not in str(error):
+                raise
+            for at, value in enumerate(column):
+                if not _decodes(value):
+                    out.setdefault(at, name)
+    return out
+
+
+def _holds_text(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _holds_text(kind.value_type)
+    return _is_text(kind)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
+
+
+def _decodes(value: Scalar) -> bool:
+    try:
+        value.as_py()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def kept_rows(batch: pa.RecordBatch, good: npt.NDArray[np.bool_]) -> pa.RecordBatch:
+    """The rows of a batch, of any types, where `good` says so."""
+    try:
+        return batch.filter(pa.array(good))
+    except pa.ArrowNotImplementedError:  # of views, for one
+        rows = [batch.slice(at, 1) for at in np.flatnonzero(good).tolist()]
+        return pa.Table.from_batches(rows).combine_chunks().to_batches()[0] if rows else batch.slice(0, 0)
 
 
 def shaped(rows: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -102,7 +164,7 @@ def cast_column(column: Array | Chunked, kind: Type, *, text: bool = False, form
         text: the source knows text only, so numbers and Bools are read from it.
         form: how a Date or DateTime is written as text; default ISO 8601.
     """
-    source = _plain(one_chunk(column))
+    source = plain_texts(one_chunk(column))
     if pa.types.is_null(source.type):
         return Cast(nulls_of(kind, len(source)))
     if kind.base == "Vector":
@@ -112,12 +174,11 @@ def cast_column(column: Array | Chunked, kind: Type, *, text: bool = False, form
     return _scalar(source, kind.base, text, form)
 
 
-def _plain(column: Array) -> Array:
+def plain_texts(column: Array) -> Array:
+    """Texts however Arrow keeps them as utf8; any other column as it is, without a dictionary."""
     if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    if pa.types.is_large_string(column.type) or column.type == pa.string_view():
-        column = column.cast(pa.string())
-    return column
+        return plain_texts(column.dictionary).take(column.indices)
+    return column.cast(pa.string()) if _is_text(column.type) else column
 
 
 def _scalar(column: Array, base: str, text: bool, form: DateFormat | None) -> Cast:
@@ -213,7 +274,7 @@ def _list(column: Array, kind: Type, text: bool, form: DateFormat | None) -> Cas
     if pa.types.is_null(values.type):
         cast = Cast(_nulls(len(values), arrow_type(Type(kind.base))))
     else:
-        cast = _scalar(_plain(values), kind.base, text, form)
+        cast = _scalar(plain_texts(values), kind.base, text, form)
     broken = pc.is_null(values) if cast.bad is None else pc.or_(pc.is_null(values), cast.bad)
     lengths = pc.fill_null(pc.list_value_length(column), 0)
     offsets = pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int32()), lengths]))

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.csv as pcsv
 
 from omnigraph.errors import BadRequest
-from omnigraph.read.compute import Array
 from omnigraph.records import dataclass
+from omnigraph.write.columns import kept_rows, not_text
 from omnigraph.write.mapping import SourceMapping
 
 __all__ = ["BLOB_BLOCK_BYTES", "BLOCK_BYTES", "CsvRows", "NoRecord", "csv_columns", "csv_rows"]
@@ -118,42 +118,17 @@ def _numbers(before: int, count: int, skipped: list[int]) -> tuple[npt.NDArray[n
 
 
 def _texts(raw: pa.RecordBatch, numbers: npt.NDArray[np.int64], others: list[NoRecord]) -> CsvRows:
-    try:
-        texts = [column.cast(pa.string()) for column in raw.columns]
-        return CsvRows(pa.RecordBatch.from_arrays(texts, names=raw.schema.names), numbers, others)
-    except pa.ArrowInvalid:
-        pass
+    batch = pa.RecordBatch.from_arrays([column.view(pa.string()) for column in raw.columns], names=raw.schema.names)
+    bad = not_text(batch)
+    if not bad:
+        return CsvRows(batch, numbers, others)
     good: Any = np.ones(raw.num_rows, dtype=bool)
-    said: dict[int, str] = {}
-    for name, column in zip(raw.schema.names, raw.columns, strict=True):
-        for at in np.flatnonzero(_no_text(column)).tolist():
-            good[at] = False
-            said.setdefault(
-                at, f"{name}: not UTF-8; if the file has another encoding, set it: options: {{encoding: …}}"
-            )
-    for at, message in said.items():
+    for at, name in bad.items():
+        good[at] = False
+        message = f"{name}: not UTF-8; if the file has another encoding, set it: options: {{encoding: …}}"
         cells = {name: column[at].as_py() for name, column in zip(raw.schema.names, raw.columns, strict=True)}
         others.append(NoRecord(int(numbers[at]), message, cells))
-    kept = raw.filter(pa.array(good))
-    texts = [column.cast(pa.string()) for column in kept.columns]
-    batch = pa.RecordBatch.from_arrays(texts, names=raw.schema.names)
-    return CsvRows(batch, numbers[good], sorted(others, key=lambda one: one.row))
-
-
-def _no_text(column: Array) -> npt.NDArray[np.bool_]:
-    """Which values are no UTF-8."""
-    try:
-        column.cast(pa.string())
-        return np.zeros(len(column), dtype=bool)
-    except pa.ArrowInvalid:
-        return np.array([not _decodes(value.as_py()) for value in column], dtype=bool)
-
-
-def _decodes(value: bytes | None) -> bool:
-    try:
-        return value is None or value.decode("utf-8") is not None
-    except UnicodeDecodeError:
-        return False
+    return CsvRows(kept_rows(batch, good), numbers[good], sorted(others, key=lambda one: one.row))
 
 
 def _options(source: SourceMapping) -> tuple[pcsv.ReadOptions, pcsv.ParseOptions]:

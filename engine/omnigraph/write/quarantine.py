@@ -34,7 +34,7 @@ from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.write.csv_rows import NoRecord
 from omnigraph.write.findings import FILE, ROW, BadRecord, Findings
 from omnigraph.write.mapping import SourceMapping
-from omnigraph.write.rows import Reading
+from omnigraph.write.rows import Reading, arrow_text
 from omnigraph.write.sources import SourceFile, SourcePlan, open_source, open_tabular
 from omnigraph.write.spool import Spool
 from omnigraph.write.tabular import mapped_batches, mapped_csv
@@ -375,12 +375,16 @@ def _plain(value: Scalar) -> Any:
         return None
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
         return [_plain(one) for one in value.values]
-    if pa.types.is_struct(kind):
+    if pa.types.is_struct(kind) and len(set(kind.names)) == kind.num_fields:
         return {name: _plain(one) for name, one in value.items()}
+    if pa.types.is_dictionary(kind):
+        return _plain(value.value)
     try:
         plain = value.as_py()
+    except UnicodeDecodeError:
+        return _text(value.as_buffer().to_pybytes()) if hasattr(value, "as_buffer") else arrow_text(value)
     except (ValueError, OverflowError):
-        return str(value.cast(pa.string()))
+        return arrow_text(value)
     if isinstance(plain, bytes):
         return "base64:" + base64.b64encode(plain).decode()
     if isinstance(plain, (str, int)) or (isinstance(plain, float) and math.isfinite(plain)):

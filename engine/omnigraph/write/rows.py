@@ -32,6 +32,7 @@ __all__ = [
     "Given",
     "Reading",
     "TypedBatch",
+    "arrow_text",
     "assemble",
     "default_column",
     "endpoint",
@@ -235,14 +236,27 @@ def _either(a: Array | None, b: Array | None) -> Array | None:
 def value_text(value: Scalar) -> str:
     """A value as findings show it: as JSON where JSON has it, whatever way a file was read in."""
     if pa.types.is_date(value.type) or pa.types.is_timestamp(value.type) or pa.types.is_time(value.type):
-        return str(value.cast(pa.string()))
+        return arrow_text(value)
     if value.is_valid and pa.types.is_list(value.type):
         return f"[{', '.join(map(value_text, value.values))}]"
     try:
         plain = value.as_py()
         return json.dumps(plain, ensure_ascii=False) if isinstance(plain, (str, int, float)) else repr(plain)
     except (ValueError, OverflowError):  # finer than Python's times, or of a year that it doesn't have
+        return arrow_text(value)
+
+
+def arrow_text(value: Scalar) -> str:
+    """A value that Python has nothing for, as Arrow writes it; what Arrow can't write is told by its type."""
+    kind = value.type
+    try:
+        if pa.types.is_struct(kind):
+            return str(value)
         return str(value.cast(pa.string()))
+    except (ValueError, pa.ArrowException):
+        if pa.types.is_timestamp(kind):  # of a zone that there isn't
+            return str(value.cast(pa.timestamp(kind.unit, "UTC")).cast(pa.string()))
+        return f"a {kind}"
 
 
 def _report_type(findings: Findings, key: str, origin: pa.RecordBatch, bad: Array, prop: Property, it: Given) -> None:

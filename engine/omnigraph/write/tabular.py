@@ -16,7 +16,7 @@ from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.storage.blobs import PIECE_BYTES
 from omnigraph.write.blobs import blob_names
-from omnigraph.write.columns import Cast, cast_column, values_column
+from omnigraph.write.columns import Cast, cast_column, kept_rows, not_text, values_column
 from omnigraph.write.csv_rows import BLOB_BLOCK_BYTES, BLOCK_BYTES, CsvRows, csv_columns, csv_rows
 from omnigraph.write.findings import BadRecord
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
@@ -67,8 +67,9 @@ def read_tabular(
             yield from _read_csv(stream, reading, source, file, label)
             return
         for plan, batch, start in mapped_batches(stream, source, format, row_groups, reading, label, local=local):
-            yield typed_rows(batch, _numbers(start, batch), reading, source, plan, False, file, label)
-    except (OSError, pa.ArrowInvalid, UnicodeDecodeError) as error:
+            rows, numbers = _records(batch, start, reading, source, file)
+            yield typed_rows(rows, numbers, reading, source, plan, False, file, label)
+    except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         raise unreadable(label, format, error) from error
 
 
@@ -97,7 +98,9 @@ def unreadable(label: str, format: str, error: BaseException) -> BadRequest:
         most, blobs = BLOCK_BYTES >> 20, BLOB_BLOCK_BYTES >> 20
         first = f"a line is longer than {most} MiB (of a type with Blobs {blobs} MiB), or a quote isn't closed"
     # A bad row that is text is told by its number; of one that isn't, Arrow can't hand the bytes over.
-    if isinstance(error, UnicodeDecodeError) or (format == "csv" and "columns, got" in first):
+    if isinstance(error, UnicodeDecodeError) and format != "csv":
+        first = "the name of a column is no UTF-8"
+    elif isinstance(error, UnicodeDecodeError) or (format == "csv" and "columns, got" in first):
         first = "it holds bytes that are no text in its encoding (UTF-8 unless the mapping says options: {encoding: …})"
     return BadRequest(
         f"{label}: can't be read as {format}: {first}. Write the file anew, or name its format in the mapping",
@@ -162,12 +165,20 @@ def _blob_rows(metadata: pq.FileMetaData) -> int:
 def read_table(
     table: pa.Table, reading: Reading, source: SourceMapping, *, file: int, label: str
 ) -> Iterator[TypedBatch]:
-    """Typed rows of a table in memory."""
-    plan = bind_columns(source, require_entity(source, reading), table.schema.names, file=label)
+    """Typed rows of a table in memory.
+
+    Raises:
+        BadRequest: its columns don't fit the mapping, or aren't what their types say.
+    """
     start = 0
-    for batch in table.select(plan.columns).to_batches(max_chunksize=BATCH_ROWS):
-        yield typed_rows(batch, _numbers(start, batch), reading, source, plan, False, file, label)
-        start += batch.num_rows
+    try:
+        plan = bind_columns(source, require_entity(source, reading), table.schema.names, file=label)
+        for batch in table.select(plan.columns).to_batches(max_chunksize=BATCH_ROWS):
+            rows, numbers = _records(batch, start, reading, source, file)
+            yield typed_rows(rows, numbers, reading, source, plan, False, file, label)
+            start += batch.num_rows
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
+        raise BadRequest(f"table {label!r} can't be read: {error}", code="bad_source") from error
 
 
 def require_entity(source: SourceMapping, reading: Reading) -> NodeType | EdgeType:
@@ -177,8 +188,19 @@ def require_entity(source: SourceMapping, reading: Reading) -> NodeType | EdgeTy
     return entity
 
 
-def _numbers(start: int, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    return np.arange(start + 1, start + 1 + batch.num_rows, dtype=np.int64)
+def _records(
+    batch: pa.RecordBatch, start: int, reading: Reading, source: SourceMapping, file: int
+) -> tuple[pa.RecordBatch, npt.NDArray[np.int64]]:
+    """The rows that are records, with their numbers; those whose text is no UTF-8 are findings."""
+    numbers = np.arange(start + 1, start + 1 + batch.num_rows, dtype=np.int64)
+    bad = not_text(batch)
+    if not bad:
+        return batch, numbers
+    key, good = require_entity(source, reading).table_key, np.ones(batch.num_rows, dtype=bool)
+    for at, name in bad.items():
+        good[at] = False
+        reading.findings.add(BadRecord("syntax", f"{name}: not UTF-8", key, file=file, row=int(numbers[at])))
+    return kept_rows(batch, good), numbers[good]
 
 
 def typed_rows(

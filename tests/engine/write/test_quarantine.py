@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
@@ -268,6 +270,35 @@ def test_rows_of_tables_and_files(graph: Graph, tmp_path: Path) -> None:
     graph.load({"Person": table}, mode="merge", quarantine=tmp_path / "table.bad")
     assert [e["source"] for e in put_aside(tmp_path / "table.bad")] == ["Person row 2", "Person row 3"]
     assert slugs(graph) == ["a", "c", "old", "q"]
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "orc", "table"])
+def test_rows_of_tables_and_files_whose_text_is_no_utf8(graph: Graph, tmp_path: Path, suffix: str) -> None:
+    """Arrow hands such bytes on unseen, and a table that holds them can't be read any more."""
+    texts = [b"a", b"\xff\xfe", b"c", b"l\xe4t"]
+    table = pa.table({"slug": pa.array(texts).view(pa.string()), "email": pa.array([b"a@x", b"", b"\xff", None])})
+    table = table.set_column(1, "email", table["email"].chunk(0).view(pa.string()).dictionary_encode())
+    mapping, source = None, {"Person": table}
+    if suffix != "table":
+        table = table if suffix != "orc" else table.set_column(1, "email", table["email"].chunk(0).dictionary_decode())
+        path = tmp_path / f"p.{suffix}"
+        write = {"parquet": pq.write_table, "arrow": feather.write_feather, "orc": orc.write_table}[suffix]
+        write(table, path)
+        mapping, source = omnigraph.Mapping.parse(f"sources: [{{path: {path}, node: Person}}]"), None
+    for mode in ("append", "merge"):
+        with pytest.raises(BadRequest, match="3 bad records") as caught:
+            graph.load(source, mapping=mapping, mode=mode)
+        assert [r["message"] for r in caught.value.details["records"]] == [
+            f"{name}: not UTF-8" for name in ("slug", "email", "slug")
+        ]
+    graph.load(source, mapping=mapping, quarantine=tmp_path / "bad")
+    assert [(e["row"], e["raw"], kinds(e)) for e in put_aside(tmp_path / "bad")] == [
+        (2, {"slug": "base64://4=", "email": ""}, ["syntax"]),
+        (3, {"slug": "c", "email": "base64:/w=="}, ["syntax"]),
+        (4, {"slug": "base64:bOR0", "email": None}, ["syntax"]),
+    ]
+    assert slugs(graph) == ["a", "old"]
+    assert len(list(graph.export())) == 2
 
 
 @pytest.mark.parametrize("block", [64, 4 << 20])

@@ -343,6 +343,48 @@ def test_a_bad_value_in_a_table_names_its_row(tmp_path: Path) -> None:
     assert "p.parquet row 3: Person: age: 1099511627776 is not I32" in lines[1]
 
 
+BYTES = pa.array([b"ada", b"\xff", b"bob", None])
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        BYTES.view(pa.string()),
+        BYTES.cast(pa.large_binary()).view(pa.large_string()),
+        BYTES.cast(pa.binary_view()).view(pa.string_view()),
+        BYTES.view(pa.string()).dictionary_encode(),
+        pa.ListArray.from_arrays([0, 1, 2, 3, 4], BYTES.view(pa.string())),
+        pa.LargeListArray.from_arrays([0, 1, 2, 3, 4], BYTES.view(pa.string()).dictionary_encode()),
+    ],
+    ids=lambda texts: str(texts.type).split("<")[0],
+)
+def test_text_that_is_no_utf8_is_no_record_however_a_column_keeps_it(texts: pa.Array) -> None:
+    mapping, people = "node: Person, nulls: [bob]", pa.array(["a", "b", "c", "d"])
+    listed = pa.types.is_list(texts.type) or pa.types.is_large_list(texts.type)
+    tables = {"status": pa.table({"slug": people, "status": texts}), "born": pa.table({"slug": people, "born": texts})}
+    tables["tags"] = pa.table({"slug": people, "tags": texts})
+    if not listed:
+        tables["slug"], tables["from"] = pa.table({"slug": texts}), pa.table({"from": texts, "to": people})
+    for name, table in tables.items():
+        how = "edge: Knows, from: from, to: to" if name == "from" else mapping
+        _, findings, lines = read_all({"t": table}, Mapping.parse(f"sources: [{{table: t, {how}}}]"))
+        assert findings.counts["syntax"] == 1
+        assert f"t row 2: {'Knows' if name == 'from' else 'Person'}: {name}: not UTF-8" in "\n".join(lines)
+    notes = pa.table({"id": people if listed else texts, "text": people})
+    rows, findings, _ = read_all({"Note": notes})
+    assert len(rows["node:Note"]) == (4 if listed else 3)
+
+
+def test_columns_that_hold_other_than_they_say_are_refused(tmp_path: Path) -> None:
+    torn = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\2\0\0\0\1\0\0\0"), pa.py_buffer(b"ab"))
+    with pytest.raises(BadRequest, match=r"table 'Note' can't be read: .*offset"):
+        read_all({"Note": pa.table({"text": torn})})
+    pq.write_table(pa.table([["a"]], schema=pa.schema([pa.field(b"\xff", pa.string())])), tmp_path / "n.parquet")
+    mapping = Mapping.parse("sources: [{path: n.parquet, node: Note}]", base=tmp_path)
+    with pytest.raises(BadRequest, match="the name of a column is no UTF-8"):
+        read_all(None, mapping)
+
+
 @pytest.mark.parametrize(
     ("yaml", "says"),
     [
