@@ -176,7 +176,7 @@ class Catalog:
 
     def edge(self, name: str) -> EdgeType | None:
         """The edge type of this name, case ignored."""
-        return self._edges_folded.get(name.lower())
+        return self._edges_folded.get(str(name).lower())  # a caller of the library may ask for anything
 
     @cached_property
     def by_table_key(self) -> dict[str, NodeType | EdgeType]:

@@ -115,7 +115,7 @@ def is_branch_path(name: str) -> bool:
 
 def check_operation_id(text: str) -> str:
     """Raise BadRequest unless the text can be an operation's id: it becomes a file's and a folder's name."""
-    if not _OPERATION.fullmatch(text):
+    if not isinstance(text, str) or not _OPERATION.fullmatch(text):
         raise BadRequest(f"operation id {text!r}: use a ULID (letters, digits, '-', '_', at most 64 characters)")
     return text
 
@@ -128,7 +128,8 @@ def quoted(text: str) -> str:
 def check_branch_name(name: str) -> None:
     """Raise BadRequest unless the name can be a new branch (Lance's rules, and none of ours beginning with `__`)."""
     ok = (
-        0 < len(name) <= 200
+        isinstance(name, str)
+        and 0 < len(name) <= 200
         and name != MAIN
         and not name.startswith(("__", "."))
         and ".." not in name

@@ -23,6 +23,7 @@ from omnigraph.records import dataclass
 from omnigraph.schema.catalog import Catalog
 from omnigraph.write.blobs import blob_names
 from omnigraph.write.flat import read_flat
+from omnigraph.write.listed import Listed, listed
 from omnigraph.write.mapping import Mapping, SourceMapping, check_mapping
 from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.places import Found, file_system, find, is_folder, missing
@@ -109,11 +110,12 @@ class SourcePlan:
     """Every source of a load, nodes before edges as far as mappings tell. A context manager: drops what it spooled."""
 
     def __init__(
-        self, files: Iterable[SourceFile], tables: MappingABC[str, pa.Table] | None = None, spooled: str | None = None
+        self, files: Iterable[SourceFile], tables: MappingABC[str, Listed] | None = None, spooled: str | None = None
     ):
         ordered = sorted(files, key=lambda f: f.mapping is not None and f.mapping.edge is not None)
         self.files = tuple(replace(f, index=i) for i, f in enumerate(_told_apart(ordered)))
-        self.tables = dict(tables or {})
+        self.tables = {name: given.table for name, given in (tables or {}).items()}
+        self._omitted = {name: given.omitted for name, given in (tables or {}).items()}
         self._spooled = spooled
 
     @property
@@ -123,7 +125,8 @@ class SourcePlan:
     def read(self, file: SourceFile, reading: Reading) -> Iterator[TypedBatch]:
         if file.format == "table":
             mapping = cast("SourceMapping", file.mapping)
-            return read_table(self.tables[mapping.label], reading, mapping, file=file.index, label=file.label)
+            table, omitted = self.tables[mapping.label], self._omitted[mapping.label]
+            return read_table(table, reading, mapping, file=file.index, label=file.label, omitted=omitted)
         return read_batches(file, reading)
 
     def locate(self, file: int, row: int) -> str:
@@ -303,10 +306,10 @@ def _paths(source: Any) -> list[str]:
     if source is None or isinstance(source, (str, os.PathLike)):
         return [] if source is None else [os.fspath(source)]
     paths = list(source) if isinstance(source, Iterable) else [source]
-    strange = next((p for p in paths if not isinstance(p, (str, os.PathLike))), None)
-    if strange is not None:
+    strange = [p for p in paths if not isinstance(p, (str, os.PathLike))]
+    if strange:
         raise BadRequest(
-            f"can't load a {type(strange).__name__}: give paths, an open file, a text with NDJSON records, or "
+            f"can't load a {type(strange[0]).__name__}: give paths, an open file, a text with NDJSON records, or "
             'tables by type name such as {"Person": table}',
             code="bad_source",
         )
@@ -325,7 +328,8 @@ def _plan_tables(source: MappingABC[str, Any], mapping: Mapping | None, catalog:
     files = []
     by_label = {m.label: m for m in mapping.sources} if mapping is not None else {}
     tables = {name: _table(name, given) for name, given in source.items()}
-    for i, (name, table) in enumerate(tables.items()):
+    for i, (name, given) in enumerate(tables.items()):
+        table = given.table
         how = by_label.get(name)
         if how is None and mapping is None:
             how = _plain_mapping(name, table, catalog)
@@ -335,19 +339,21 @@ def _plan_tables(source: MappingABC[str, Any], mapping: Mapping | None, catalog:
     return SourcePlan(files, tables=tables)
 
 
-def _table(name: str, given: Any) -> pa.Table:
+def _table(name: Any, given: Any) -> Listed:
     """Arrow, a frame of pandas or polars, or a list of dictionaries as a table.
 
     Raises:
-        BadRequest: it is none of these.
+        BadRequest: it is none of these, or its name is no text.
     """
-    if isinstance(given, pa.Table):
-        return given
+    if not isinstance(name, str):
+        raise BadRequest(f"tables are given by the names of their types, not by {name!r}", code="bad_source")
     try:
         if isinstance(given, list) and all(isinstance(row, dict) for row in given):
-            return pa.Table.from_pylist(given)
+            return listed(name, given)
+        if isinstance(given, pa.Table):
+            return Listed(given, {})
         if hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch):
-            return pa.table(given)
+            return Listed(pa.table(given), {})
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise BadRequest(f"table {name!r}: {error}", code="bad_source") from error
     raise BadRequest(

@@ -163,9 +163,18 @@ def _blob_rows(metadata: pq.FileMetaData) -> int:
 
 
 def read_table(
-    table: pa.Table, reading: Reading, source: SourceMapping, *, file: int, label: str
+    table: pa.Table,
+    reading: Reading,
+    source: SourceMapping,
+    *,
+    file: int,
+    label: str,
+    omitted: Mapping[str, Array],
 ) -> Iterator[TypedBatch]:
     """Typed rows of a table in memory.
+
+    Args:
+        omitted: by column, the rows (bool) that don't mention it; without an entry all do.
 
     Raises:
         BadRequest: its columns don't fit the mapping, or aren't what their types say.
@@ -175,7 +184,8 @@ def read_table(
         plan = bind_columns(source, require_entity(source, reading), table.schema.names, file=label)
         for batch in table.select(plan.columns).to_batches(max_chunksize=BATCH_ROWS):
             rows, numbers = _records(batch, start, reading, source, file)
-            yield typed_rows(rows, numbers, reading, source, plan, False, file, label)
+            left_out = {name: mask.take(pa.array(numbers - 1)) for name, mask in omitted.items()}
+            yield typed_rows(rows, numbers, reading, source, plan, False, file, label, left_out)
             start += batch.num_rows
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
         raise BadRequest(f"table {label!r} can't be read: {error}", code="bad_source") from error
