@@ -7,13 +7,13 @@ isn't wrapped. Text compares by code point. A comparison with null is null. Null
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from omnigraph.read import limits
-from omnigraph.read.compute import Array, nulls, pc
+from omnigraph.read.compute import Array, indices, nulls, pc, taken, together
 from omnigraph.read.datum import Bools, Datum, as_array, as_mask, columnar, is_null_type, nulls_like, validity
 from omnigraph.read.substrings import holds_part
 
@@ -96,7 +96,7 @@ def _integer_and_float(fn: str, integers: Array, floats: Array) -> Array:
 
 
 def holds_text(text: Datum, part: Datum) -> Datum:
-    return by_constant(text, part, _holds, pa.bool_())
+    return by_constant(_holds, pa.bool_(), text, part)
 
 
 def _holds(text: Datum, part: str) -> Datum:
@@ -104,34 +104,56 @@ def _holds(text: Datum, part: str) -> Datum:
 
 
 def starts_with(text: Datum, part: Datum) -> Datum:
-    return by_constant(text, part, lambda t, p: pc.starts_with(t, pattern=p), pa.bool_())
+    return by_constant(lambda t, p: pc.starts_with(t, pattern=p), pa.bool_(), text, part)
 
 
 def ends_with(text: Datum, part: Datum) -> Datum:
-    return by_constant(text, part, lambda t, p: pc.ends_with(t, pattern=p), pa.bool_())
+    return by_constant(lambda t, p: pc.ends_with(t, pattern=p), pa.bool_(), text, part)
 
 
-def by_constant(text: Datum, part: Datum, work: Callable[[Datum, Any], Datum], out: pa.DataType) -> Datum:
-    """Arrow's functions on text take one pattern a call: a column of patterns is done once for each distinct one."""
-    if is_null_type(part) or is_null_type(text) or (isinstance(part, pa.Scalar) and not part.is_valid):
-        return nulls_like(out, text, part)
-    if isinstance(part, pa.Scalar):
-        return work(text, part.as_py())
-    n = len(part)
+def by_constant(work: Callable[..., Datum], out: pa.DataType, text: Datum, *parts: Datum) -> Datum:
+    """Arrow's functions on text take one pattern a call: columns of patterns are done once for each distinct set.
+
+    Args:
+        work: from texts and one text of each part to what is made of the texts.
+        out: its type; texts may come wide.
+    """
+    if any(is_null_type(value) for value in (text, *parts)):
+        return nulls_like(out, text, *parts)
+    if any(isinstance(part, pa.Scalar) and not part.is_valid for part in parts):
+        return nulls_like(out, text, *parts)
+    if all(isinstance(part, pa.Scalar) for part in parts):
+        return work(text, *(part.as_py() for part in parts))
+    n = next(len(part) for part in parts if isinstance(part, pa.Array))
     texts = as_array(text, n)
-    encoded = part.dictionary_encode()
-    codes = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+    codes, missing, distinct = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=bool), []
+    for part in parts:
+        if isinstance(part, pa.Scalar):
+            distinct.append([part.as_py()])
+            continue
+        encoded = part.dictionary_encode()
+        own = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False)
+        distinct.append(encoded.dictionary.to_pylist())
+        codes = codes * len(distinct[-1]) + own
+        missing |= own < 0
+    codes[missing] = -1
     order = np.argsort(codes, kind="stable")
-    bounds = np.searchsorted(codes[order], np.arange(len(encoded.dictionary) + 1))
-    pieces = [nulls(int(bounds[0]), out)]
-    for i, pattern in enumerate(encoded.dictionary.to_pylist()):
+    sets, begins = np.unique(codes[order], return_index=True)
+    pieces = [nulls(0, out)]
+    for i, (code, (begin, end)) in enumerate(zip(sets.tolist(), pairwise([*begins.tolist(), n]), strict=True)):
         if i % 256 == 0:
             limits.check()
-        pieces.append(work(texts.take(pa.array(order[bounds[i] : bounds[i + 1]])), pattern))
+        if code < 0:
+            pieces.append(nulls(end - begin, out))
+            continue
+        patterns: list[str] = []
+        for known in reversed(distinct):
+            code, at = divmod(code, len(known))
+            patterns.insert(0, known[at])
+        pieces.append(work(texts.take(pa.array(order[begin:end])), *patterns))
     back = np.empty(n, dtype=np.int64)
     back[order] = np.arange(n)
-    together: Array = pa.concat_arrays(pieces)
-    return together.take(pa.array(back))
+    return together(pieces).take(pa.array(back))
 
 
 # ---- lists ----
@@ -148,7 +170,7 @@ def member(collection: Datum, value: Datum) -> Datum:
     n = len(collection)
     flat = collection.flatten()
     parents = np.asarray(pc.list_parent_indices(collection).to_numpy(zero_copy_only=False))
-    wanted = value if isinstance(value, pa.Scalar) else value.take(pa.array(parents))
+    wanted = value if isinstance(value, pa.Scalar) else taken(value, indices(parents))
     hit = as_mask(compare("=", flat, wanted), len(flat))
     found = np.zeros(n, dtype=bool)
     found[parents[hit]] = True

@@ -4,6 +4,7 @@ element types say nothing here, so columns and Arrow's functions are dynamic to 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -13,7 +14,7 @@ import pyarrow.compute
 
 __all__ = [
     "Array", "Chunked", "Scalar", "flags", "in_chunks", "indices", "nulls", "pc", "py_buffer", "rows_of", "taken",
-    "whole_number", "widened",
+    "together", "whole_number", "widened",
 ]  # fmt: skip
 
 pc: Any = pyarrow.compute
@@ -31,6 +32,10 @@ LONGEST = 2**31 - 1
 """Bytes that the texts of one array of `string` may have together; of `large_string` there is no bound."""
 
 _INT32, _INT64 = pyarrow.int32(), pyarrow.int64()
+_WIDER: dict[Any, Any] = {
+    pyarrow.string(): pyarrow.large_string(),
+    pyarrow.list_(pyarrow.string()): pyarrow.list_(pyarrow.large_string()),
+}
 _TAKE: Any = pyarrow.compute.get_function("array_take")
 _TAKE_ROWS: Any = pyarrow.compute.get_function("take")
 _CHECKED: Any = pyarrow.compute.TakeOptions(boundscheck=True)
@@ -62,6 +67,14 @@ def widened(texts: Array | Chunked | Scalar, times: int = 1) -> Array | Chunked 
     column = isinstance(texts, (pyarrow.Array, pyarrow.ChunkedArray))
     size = texts.nbytes if column else texts.as_buffer().size if texts.is_valid else 0
     return texts.cast(pyarrow.large_string()) if size * times >= LONGEST else texts
+
+
+def together(pieces: Sequence[Array]) -> Array:
+    """Arrays of one type one after another. Texts, and lists of them, come wide where a piece is or where all of them
+    need it: one piece may have been widened and another not."""
+    if len({piece.type for piece in pieces}) > 1 or sum(piece.nbytes for piece in pieces) >= LONGEST:
+        pieces = [piece.cast(_WIDER.get(piece.type, piece.type)) for piece in pieces]
+    return pyarrow.concat_arrays(pieces)
 
 
 def in_chunks(texts: Array) -> Chunked:

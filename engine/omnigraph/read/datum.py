@@ -129,8 +129,8 @@ def nulls_like(kind: pa.DataType, *values: Datum) -> Datum:
 
 
 def cast_to(value: Datum, kind: pa.DataType) -> Datum:
-    """A value in a wider type; an integer becomes the nearest float."""
-    if value.type == kind:
+    """A value in a wider type; an integer becomes the nearest float, and wide texts stay so."""
+    if value.type == kind or (pa.types.is_string(kind) and pa.types.is_large_string(value.type)):
         return value
     if pa.types.is_floating(kind):
         return value.cast(kind, safe=False)

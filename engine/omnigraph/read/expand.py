@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from omnigraph.read.adjacency import Links
-from omnigraph.read.compute import Array
+from omnigraph.read.compute import Array, together
 from omnigraph.read.datum import Bools, Evaluate, Longs
 from omnigraph.read.distinct import once
 from omnigraph.read.env import rows_where
@@ -362,8 +362,7 @@ class ExpandStep:
         met = [pa.array(distinct[cut[i] : cut[i + 1]] - begin[i]) for i in range(len(tables))]
         columns: dict[str, Array] = {}
         for name in dict.fromkeys((*self.walk.edge_columns, "id")):
-            parts = [table.column(name).take(rows) for table, rows in zip(tables, met, strict=True)]
-            columns[name] = pa.concat_arrays([p.cast(parts[0].type) for p in parts])
+            columns[name] = together([table.column(name).take(rows) for table, rows in zip(tables, met, strict=True)])
         columns[WAY] = pa.array(np.repeat(np.arange(len(tables)), np.diff(cut)))
         columns[ROW_ID] = pa.array(
             np.concatenate([t.row_ids()[rows.to_numpy()] for t, rows in zip(tables, met, strict=True)])

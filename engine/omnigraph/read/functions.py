@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from omnigraph.query.ir import Call
 from omnigraph.read import arithmetic, compare, dates, text
-from omnigraph.read.compute import Array, pc
+from omnigraph.read.compute import Array, pc, together
 from omnigraph.read.datum import Datum, Fault, as_mask, cast_to, columnar, is_array, is_null_type, nulls_like
 from omnigraph.read.show import show
 from omnigraph.read.types import arrow_of
@@ -115,7 +115,7 @@ def make_list(items: Sequence[Datum], kind: Any) -> Datum:
 
     def work(*columns: Array) -> Array:
         n, k = len(columns[0]), len(columns)
-        flat: Array = pa.concat_arrays([cast_to(c, kind.value_type) for c in columns])
+        flat = together([cast_to(c, kind.value_type) for c in columns])
         order = np.arange(n * k).reshape(k, n).T.ravel()
         return pa.ListArray.from_arrays(pa.array(np.arange(n + 1) * k, pa.int32()), flat.take(pa.array(order)))
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.read.compute import Array, indices, pc
+from omnigraph.read.compute import Array, indices, pc, together
 from omnigraph.read.datum import Longs
 from omnigraph.read.tables import ROW_ID, Readable, Rows, one_array
 from omnigraph.storage.conditions import one_of
@@ -60,7 +60,7 @@ class PartialTable(Rows):
                 columns[name] = values.slice(begin, len(ids))
                 begin += len(ids)
         parts = [columns[name] for _, columns in self._batches]
-        return parts[0] if len(parts) == 1 else pa.concat_arrays([p.cast(parts[0].type) for p in parts])
+        return parts[0] if len(parts) == 1 else together(parts)
 
     def _values(self, ids: RowIds, name: str) -> Array:
         if not self._scans:

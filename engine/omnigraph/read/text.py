@@ -68,19 +68,13 @@ def _places(numbers: Array) -> Longs:
 def replace(value: Datum, old: Datum, new: Datum) -> Datum:
     """Every `old` as `new`; an empty `old` changes nothing."""
 
-    def one(texts: Datum, pair: str) -> Datum:
-        size, _, both = pair.partition(":")
-        before, after = both[: int(size)], both[int(size) :]
+    def one(texts: Datum, before: str, after: str) -> Datum:
         if not before:
             return texts
         grows = len(after.encode()) // len(before.encode()) + 1
         return pc.replace_substring(widened(texts, grows), pattern=before, replacement=after)
 
-    if is_null_type(old) or is_null_type(new):
-        return nulls_like(pa.string(), value, old, new)
-    # One column of patterns out of two: the length of the first says where the second begins.
-    size = pc.utf8_length(old).cast(pa.string())
-    return by_constant(value, pc.binary_join_element_wise(size, ":", old, new, ""), one, pa.string())
+    return by_constant(one, pa.string(), value, old, new)
 
 
 def split(value: Datum, separator: Datum, text: str) -> Datum:
@@ -97,7 +91,7 @@ def split(value: Datum, separator: Datum, text: str) -> Datum:
             return pc.split_pattern(pa.array([texts.as_py()], pa.string()), pattern=by)[0]
         return pc.split_pattern(texts, pattern=by)
 
-    return by_constant(value, separator, one, _TEXTS)
+    return by_constant(one, _TEXTS, value, separator)
 
 
 def matches(value: Datum, pattern: str) -> Datum:
