@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import structlog
-import yaml
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from omnigraph.errors import BadRequest, Forbidden
+from omnigraph.yaml_text import NotYaml, read_text, read_yaml
 from omnigraph_server.errors import Unauthorized
 
 __all__ = ["ACTIONS", "Caller", "Principal", "TokenStore", "parse_tokens"]
@@ -112,14 +112,12 @@ def parse_tokens(text: str, file: str) -> dict[str, tuple[str, frozenset[str]]]:
         BadRequest: naming file and actor of what is wrong.
     """
     try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else file
-        raise BadRequest(f"{place}: the tokens are not valid YAML or JSON") from None
+        data = read_yaml(text, file)
+    except NotYaml as error:  # its words may quote a token
+        raise BadRequest(f"{error.place}: the tokens are not valid YAML or JSON that names each key once") from None
     if not isinstance(data, Mapping):
         raise BadRequest(f"{file}: expected entries of the form `actor: token`")
-    return {str(actor): _entry(entry, f"{file}: {actor}") for actor, entry in data.items()}
+    return {actor: _entry(entry, f"{file}: {actor}") for actor, entry in data.items()}
 
 
 def _entry(entry: Any, place: str) -> tuple[str, frozenset[str]]:
@@ -127,7 +125,7 @@ def _entry(entry: Any, place: str) -> tuple[str, frozenset[str]]:
         entry = {"token": entry}
     unknown = set(entry) - {"token", "allow"}
     if unknown:
-        raise BadRequest(f"{place}: unknown field(s) {', '.join(sorted(map(str, unknown)))}; known: token, allow")
+        raise BadRequest(f"{place}: unknown field(s) {', '.join(sorted(unknown))}; known: token, allow")
     token, allow = entry.get("token"), entry.get("allow", ["read"])
     if not isinstance(token, str) or not token.strip():
         raise BadRequest(f"{place}: the token must be a text that isn't empty (quote it if it looks like a number)")
@@ -155,7 +153,7 @@ def _read(path: Path) -> list[tuple[bytes, Principal]]:
     entries: dict[str, tuple[str, frozenset[str]]] = {}
     try:
         for file in _files(path):
-            text = file.read_text(encoding="utf-8")
+            text = read_text(file)
             if file == path or file.suffix in (".yaml", ".yml", ".json"):
                 found = parse_tokens(text, str(file))
             else:
@@ -164,9 +162,8 @@ def _read(path: Path) -> list[tuple[bytes, Principal]]:
             if repeated:
                 raise BadRequest(f"{file}: {repeated[0]} has a token in another file already")
             entries |= found
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise BadRequest(f"{path}: the tokens can't be read: {reason}") from None
+    except OSError as error:
+        raise BadRequest(f"{path}: the tokens can't be read: {error.strerror}") from None
     if not entries:
         raise BadRequest(f"{path}: no token in it; add one or serve with --unauthenticated")
     return [

@@ -56,6 +56,8 @@ CASES = {
     "wrong type": (("{ uri: one.ndjson }", "one.ndjson"), 12, "object is needed"),
     "volume on s3": (("uri: file:g.omni", "uri: s3://b/p\n    volume: { size: 1Gi }"), 6, "a volume goes with a file"),
     "not yaml": (("metadata:", "metadata: {"), 5, "not YAML"),
+    "no integer": (("name: one\n", "name: !!int one\n"), 11, "not a value of !!int"),
+    "in itself": (("  storage:\n", "  storage: &a [*a]\n  old:\n"), 6, "contains itself"),
     "key twice": (("  name: g", "  name: g\n  name: h"), 5, "name is given twice"),
 }
 

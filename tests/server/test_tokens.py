@@ -27,6 +27,12 @@ def test_forms_of_an_entry() -> None:
         ("ada: {token: secret-1, alow: [read]}", "alow"),
         ("ada: {token: secret-1, allow: [reed]}", "allow must be"),
         ("ada: {token: secret-1, allow: read}", "allow must be"),
+        ("ada: *secret-1", "tokens.yaml:1:6"),
+        ("ada: !!int secret-1", "tokens.yaml:1:6"),
+        ("ada: one\nada: secret-1", "tokens.yaml:2:1"),
+        ("secret-1: &a [*a]", "tokens.yaml:1:11"),
+        ("[" * 3_000, "tokens.yaml:1:101"),
+        (r'ada: "secret-1\ud800"', "tokens.yaml:1:6"),
     ],
 )
 def test_refusals_name_the_place_and_never_the_token(text: str, message: str) -> None:
@@ -62,9 +68,10 @@ def test_a_change_is_seen_and_a_broken_file_keeps_the_old(tmp_path: Path) -> Non
     os.utime(file, ns=(1, 1))
     assert store.principal("one") is None
     assert store.principal("other") is not None
-    file.write_text("ada: [")
-    os.utime(file, ns=(2, 2))
-    assert store.principal("other") is not None
+    for i, broken in enumerate(("ada: [", "ada: !!int x", "ada: !!bool x", "[" * 3_000, r'ada: "\ud800"')):
+        file.write_text(broken)
+        os.utime(file, ns=(i + 2, i + 2))
+        assert store.principal("other") is not None
     file.unlink()
     assert store.principal("other") is not None
 

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError, field_validator, model_validator
 
 from omnigraph.errors import BadRequest
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.yaml_text import NotYaml, read_text, read_yaml
 
 __all__ = ["ColumnPlan", "DateFormat", "Format", "Mapping", "SourceMapping", "bind_columns", "check_mapping"]
 
@@ -98,11 +98,9 @@ class Mapping(BaseModel):
             BadRequest: with file, and line or field, of what is wrong.
         """
         try:
-            mapping = cls.model_validate(yaml.safe_load(text))
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            place = f"{file}:{mark.line + 1}:{mark.column + 1}" if mark is not None else file
-            raise BadRequest(f"{place}: not YAML: {getattr(error, 'problem', error)}", code="bad_mapping") from error
+            mapping = cls.model_validate(read_yaml(text, file))
+        except NotYaml as error:
+            raise BadRequest(error.message, code="bad_mapping") from error
         except ValidationError as error:
             lines = [f"{file}: {_dotted(e['loc'])}{e['msg'].removeprefix('Value error, ')}" for e in error.errors()]
             raise BadRequest("\n".join(lines), code="bad_mapping", details={"problems": lines}) from error
@@ -114,9 +112,9 @@ class Mapping(BaseModel):
         """From a YAML file; relative paths in it start at its folder."""
         where = Path(path)
         try:
-            text = where.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadRequest(f"{where}: the mapping can't be read: {error}", code="bad_mapping") from error
+            text = read_text(where)
+        except NotYaml as error:
+            raise BadRequest(f"the mapping: {error.message}", code="bad_mapping") from error
         return cls.parse(text, file=str(where), base=where.parent)
 
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from omnigraph.yaml_text import NotYaml, Place, read_documents, read_text, read_yaml
 from omnigraph_operator.model.common import GROUP, VERSION
 from omnigraph_operator.model.crd import KINDS
 from omnigraph_operator.platform.local_sources import secret_data
@@ -20,8 +19,6 @@ __all__ = ["Manifest", "ManifestError", "Manifests", "read_manifests"]
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # What a manifest for a cluster may well hold beside ours, and that means nothing without one.
 IGNORED = frozenset({"Namespace", "PersistentVolumeClaim", "ServiceAccount", "Role", "RoleBinding"})
-
-Place = tuple[str | int, ...]
 
 
 class ManifestError(Exception):
@@ -85,7 +82,12 @@ def read_manifests(paths: Iterable[str]) -> Manifests:
 def _documents(paths: Iterable[str], out: Manifests, problems: list[str]) -> Iterator[Manifest]:
     for given in paths:
         if given == "-":
-            yield from _parse(sys.stdin.read(), "<stdin>", Path.cwd(), problems)
+            try:
+                text = sys.stdin.read()
+            except UnicodeDecodeError as error:
+                problems.append(f"<stdin>: can't be read: not UTF-8 text (byte {error.start})")
+                continue
+            yield from _parse(text, "<stdin>", Path.cwd(), problems)
             continue
         path = Path(given)
         if not path.exists():
@@ -94,9 +96,9 @@ def _documents(paths: Iterable[str], out: Manifests, problems: list[str]) -> Ite
         for file in _files(path, problems, frozenset()):
             out.files.append(file.resolve())
             try:
-                text = file.read_text(encoding="utf-8")
-            except (OSError, UnicodeDecodeError) as error:
-                problems.append(f"{file}: can't be read: {error}")
+                text = read_text(file)
+            except NotYaml as error:
+                problems.append(error.message)
                 continue
             yield from _parse(text, str(file), file.resolve().parent, problems)
 
@@ -114,9 +116,9 @@ def _files(path: Path, problems: list[str], above: frozenset[Path]) -> Iterator[
         problems.append(f"{kustomization}: includes itself")
         return
     try:
-        content = yaml.safe_load(kustomization.read_text(encoding="utf-8")) or {}
-    except yaml.YAMLError as error:
-        problems.append(f"{kustomization}: {_yaml_problem(error)}")
+        content = read_yaml(read_text(kustomization), str(kustomization)) or {}
+    except NotYaml as error:
+        problems.append(error.message)
         return
     unknown = sorted(set(content) - {"apiVersion", "kind", "resources", "metadata"})
     if unknown:
@@ -131,13 +133,12 @@ def _files(path: Path, problems: list[str], above: frozenset[Path]) -> Iterator[
 
 def _parse(text: str, file: str, folder: Path, problems: list[str]) -> Iterator[Manifest]:
     try:
-        for node in yaml.compose_all(text, Loader=yaml.SafeLoader):
-            lines: dict[Place, int] = {}
-            value = _value(node, (), lines, file, problems)
+        for document in read_documents(text, file):
+            value, lines = document.value, document.lines
             if value is None:
                 continue
             if not isinstance(value, dict):
-                problems.append(f"{file}:{node.start_mark.line + 1}: a manifest is a mapping, not {value!r}")
+                problems.append(f"{file}:{lines[()]}: a manifest is a mapping, not {value!r}")
                 continue
             if value.get("kind") == "List" and isinstance(value.get("items"), list):
                 for i, item in enumerate(value["items"]):
@@ -145,38 +146,8 @@ def _parse(text: str, file: str, folder: Path, problems: list[str]) -> Iterator[
                     yield Manifest(item, file, folder, inner)
                 continue
             yield Manifest(value, file, folder, lines)
-    except yaml.YAMLError as error:
-        problems.append(f"{file}{_yaml_problem(error)}")
-
-
-def _yaml_problem(error: yaml.YAMLError) -> str:
-    mark = getattr(error, "problem_mark", None)
-    what = getattr(error, "problem", None) or str(error)
-    return f":{mark.line + 1}:{mark.column + 1}: not YAML: {what}" if mark is not None else f": not YAML: {what}"
-
-
-_scalars = yaml.SafeLoader("")
-
-
-def _value(node: yaml.Node | None, place: Place, lines: dict[Place, int], file: str, problems: list[str]) -> Any:
-    """The value of a node as JSON knows it, noting lines; a key given twice is refused."""
-    if node is None:
-        return None
-    lines[place] = node.start_mark.line + 1
-    if isinstance(node, yaml.MappingNode):
-        out: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            key = str(_scalars.construct_object(key_node, deep=True))
-            if key in out:
-                problems.append(f"{file}:{key_node.start_mark.line + 1}: {key} is given twice")
-            out[key] = _value(value_node, (*place, key), lines, file, problems)
-            lines[(*place, key)] = key_node.start_mark.line + 1
-        return out
-    if isinstance(node, yaml.SequenceNode):
-        return [_value(child, (*place, i), lines, file, problems) for i, child in enumerate(node.value)]
-    if node.tag == "tag:yaml.org,2002:timestamp":
-        return node.value
-    return _scalars.construct_object(node, deep=True)
+    except NotYaml as error:
+        problems.append(error.message)
 
 
 def _accept(manifest: Manifest, out: Manifests, seen: dict[tuple[str, str, str], str]) -> list[str]:

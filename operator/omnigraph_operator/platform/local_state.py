@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from omnigraph.yaml_text import NotYaml, read_yaml
 from omnigraph_operator.platform.errors import PlatformError
 
 __all__ = ["State", "lock_file", "read_json", "write_atomically", "write_json"]
@@ -122,30 +123,22 @@ class State:
 
     def status(self, obj: Mapping[str, Any]) -> dict[str, Any]:
         """The stored status, {} when there is none."""
+        path = self.folder_of(obj) / "status.yaml"
         try:
-            text = (self.folder_of(obj) / "status.yaml").read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8")
+            return dict(read_yaml(text, str(path)) or {})
         except FileNotFoundError:
             return {}
-        try:
-            return dict(yaml.load(text, Loader=_StatusLoader) or {})
-        except (yaml.YAMLError, ValueError, TypeError) as error:
-            raise PlatformError(f"{self.folder_of(obj) / 'status.yaml'}: not a status ({error})") from error
+        except (NotYaml, ValueError, TypeError) as error:
+            raise PlatformError(f"{path}: not a status ({error})") from error
 
     def write_status(self, obj: Mapping[str, Any], status: Mapping[str, Any]) -> None:
-        text = yaml.safe_dump(json.loads(json.dumps(status)), sort_keys=False, allow_unicode=True, width=110)
+        # A message may quote a file's name that isn't UTF-8, and then says ? there.
+        plain = json.loads(json.dumps(status, ensure_ascii=False).encode("utf-8", "replace"))
+        text = yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=110)
         write_atomically(self.folder_of(obj) / "status.yaml", text)
 
     # -- workloads
 
     def workload_folder(self, name: str) -> Path:
         return self.folder / "workloads" / name
-
-
-class _StatusLoader(yaml.SafeLoader):
-    """Times stay texts, as they are in JSON."""
-
-
-_StatusLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}

@@ -400,6 +400,7 @@ def test_columns_that_hold_other_than_they_say_are_refused(tmp_path: Path) -> No
         ("sources: [{path: p.parquet, node: Person}]", "'odd' are neither mapped nor ignored"),
         ("sources: [{path: missing.parquet, node: Person}]", "there is no such file"),
         ("sources: [\n  {path: p", "<mapping>:2"),
+        ("sources: [{path: p.parquet, node: Person, constants: {age: !!int x}}]", "<mapping>:1:60: not YAML"),
     ],
 )  # fmt: skip
 def test_a_bad_mapping_is_refused_before_a_row_is_read(tmp_path: Path, yaml: str, says: str) -> None:
@@ -407,6 +408,13 @@ def test_a_bad_mapping_is_refused_before_a_row_is_read(tmp_path: Path, yaml: str
     with pytest.raises(BadRequest) as caught:
         read_all(None, Mapping.parse(yaml, base=tmp_path))
     assert says in str(caught.value)
+
+
+def test_a_mapping_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "nowhere.yaml", "a\0b"):
+        with pytest.raises(BadRequest, match=r"the mapping: .*can't be read") as caught:
+            Mapping.read(path)
+        assert caught.value.code == "bad_mapping"
 
 
 def test_nothing_is_cut_off_a_time(tmp_path: Path) -> None:
