@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from omnigraph import read, write
+from omnigraph.arguments import expect_number, expect_path, listed
 from omnigraph.errors import BadRequest
 from omnigraph.graph.branches import Branches
 from omnigraph.graph.result import QueryResult
@@ -78,6 +79,7 @@ class Graph:
         """
         from omnigraph.schema import compile_schema
 
+        expect_path("uri", uri)
         text, file = text_and_name(schema, "schema.pg")
         catalog = compile_schema(text, file=file)
         return cls(Repository.create(str(uri), catalog, actor=actor, operation_id=operation_id), actor=actor)
@@ -101,6 +103,7 @@ class Graph:
             RecoveryPending: a file of an interrupted write can't be read.
             BadRequest: `read_only` together with a sweep that writes, or no such recovery.
         """
+        expect_path("uri", uri)
         if recovery not in get_args(Recovery):
             raise BadRequest(f"recovery is one of {', '.join(get_args(Recovery))}, not {recovery!r}")
         if read_only:
@@ -172,6 +175,10 @@ class Graph:
                 (`query_too_large`), out of time (`query_timeout`) or cancelled (`query_cancelled`).
             NotFound: no such branch, moment or query.
         """
+        if timeout_seconds is not None:
+            expect_number("timeout_seconds", timeout_seconds, fractions=True)
+        if cancelled is not None and not callable(cancelled):
+            raise BadRequest(f"cancelled is a function that is asked, not a {type(cancelled).__name__}")
         deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         snapshot = self._repository.snapshot(branch, at)
         compiled = self._read_query(query, name, snapshot)
@@ -208,6 +215,7 @@ class Graph:
 
     def commits(self, branch: str = "main", *, limit: int = 50, before: str | None = None) -> list[CommitInfo]:
         """The history of a branch, newest first; `before` is a commit id to go on from."""
+        expect_number("limit", limit)
         if limit < 0:
             raise BadRequest(f"limit {limit}: give a number from 0 on")
         return self._repository.commits(branch, limit, before)
@@ -263,7 +271,9 @@ class Graph:
             BadRequest: no such kind, type or operation.
         """
         one, other = self._repository.point(from_), self._repository.point(to)
-        return write.Diff(self._repository, one, other, _names(kinds), _names(types), _names(ops))
+        return write.Diff(
+            self._repository, one, other, listed("kinds", kinds), listed("types", types), listed("ops", ops)
+        )
 
     def changes(
         self,
@@ -287,11 +297,13 @@ class Graph:
             raise BadRequest("since when? Give a commit or its id, a manifest version, a time or a snapshot")
         to = self._repository.snapshot(branch)
         start = self._repository.snapshot(branch, since)
-        return write.Diff(self._repository, start, to, _names(kinds), _names(types), _names(ops))
+        return write.Diff(
+            self._repository, start, to, listed("kinds", kinds), listed("types", types), listed("ops", ops)
+        )
 
     def export(self, *, branch: str = "main", at: At = None, types: str | Sequence[str] | None = None) -> Iterator[str]:
         """The rows of a snapshot as NDJSON lines, nodes before edges; `types` names the types to write."""
-        return write.export(self._repository.snapshot(branch, at), _names(types))
+        return write.export(self._repository.snapshot(branch, at), listed("types", types))
 
     # ---- writing ---------------------------------------------------------------------------------------------------
 
@@ -378,6 +390,8 @@ class Graph:
             Conflict: another write won; `retryable` says whether to try again.
             Unavailable: the embedding provider gives no vectors.
         """
+        if quarantine is not None:
+            expect_path("quarantine", quarantine)
         return write.load(
             self._repository,
             source,
@@ -425,7 +439,7 @@ class Graph:
         """
         return write.embed(
             self._repository,
-            types=_names(types),
+            types=listed("types", types),
             branch=branch,
             only_missing=only_missing,
             dry_run=dry_run,
@@ -551,11 +565,6 @@ class Graph:
         if compiled.kind != "read":
             raise BadRequest(f"query {compiled.name!r} is a mutation: run it with mutate", code="is_mutation")
         return compiled
-
-
-def _names(given: str | Collection[str] | None) -> list[str] | None:
-    """One name is a list of one; a text's letters are never meant."""
-    return [given] if isinstance(given, str) else None if given is None else list(given)
 
 
 def _is_folder(uri: str) -> bool:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 
+from omnigraph.arguments import expect_text
 from omnigraph.errors import BadRequest, Diagnostic, LanguageError, NotFound
 from omnigraph.query import ast
 from omnigraph.query.ir import CompiledQuery, Operator, ParamDecl, ResultColumn, Statement
@@ -61,6 +62,7 @@ def compile_query(text: str, catalog: Catalog, name: str | None = None, *, file:
     """
     queries = _compiled(text, catalog, file)
     if name is not None:
+        expect_text("name", name)
         if name not in queries:
             hint = did_you_mean(name, queries)
             raise NotFound(f"{file} has no query `{name}`" + (f"; {hint}" if hint else ""))

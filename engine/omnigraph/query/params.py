@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from omnigraph.arguments import expect_text
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import CompiledQuery
 from omnigraph.query.scope import did_you_mean
@@ -24,7 +25,13 @@ def bind_params(compiled: CompiledQuery, params: Mapping[str, Any]) -> dict[str,
     """
     if not isinstance(params, Mapping):
         raise BadRequest(f'params is a {type(params).__name__}: give values by name, such as {{"name": ...}}')
-    given = {name.removeprefix("$"): value for name, value in params.items()}
+    given: dict[str, Any] = {}
+    for written, value in params.items():
+        expect_text("the name of a parameter", written)
+        name = written.removeprefix("$")
+        if name in given:
+            raise BadRequest(f"the parameter `{name}` is given twice, as `{name}` and as `${name}`")
+        given[name] = value
     declared = compiled.declared
     for name in given:
         if name not in declared:

@@ -6,11 +6,12 @@ import hashlib
 import threading
 from collections.abc import Iterator
 
+from omnigraph.arguments import expect_text
 from omnigraph.errors import BadRequest, NotFound
+from omnigraph.read.entity import named_type, with_id
 from omnigraph.schema.catalog import EdgeType, NodeType
 from omnigraph.storage import Snapshot
 from omnigraph.storage.blobs import StoredBlob
-from omnigraph.storage.layout import quoted
 
 __all__ = ["CHUNK_BYTES", "Blob", "open_blob"]
 
@@ -93,11 +94,11 @@ def open_blob(snapshot: Snapshot, type: str, id: str, property: str) -> Blob:
         NotFound: no such type, property, node or edge; or there is no Blob (`null_blob`).
         BadRequest: the property is no Blob, its bytes lie outside the graph, or the id is stored more than once.
     """
-    entity = snapshot.catalog.nodes.get(type) or snapshot.catalog.edge(type)
+    entity = named_type(snapshot, type)
     if entity is None:
         raise NotFound(f"type {type!r} isn't declared", code="unknown_type", details={"type": type})
     _check(entity, property)
-    rows = snapshot.scan(entity.table_key, ["_rowid"], filter=f"id = {quoted(id)}")
+    rows = with_id(snapshot, entity, id, ["_rowid"])
     where = {"type": entity.name, "id": id, "property": property}
     if rows.num_rows > 1:
         raise BadRequest(f"{type} {id!r} is stored {rows.num_rows} times: run verify", code="duplicate_id")
@@ -110,6 +111,7 @@ def open_blob(snapshot: Snapshot, type: str, id: str, property: str) -> Blob:
 
 
 def _check(entity: NodeType | EdgeType, property: str) -> None:
+    expect_text("property", property)
     blobs = [p.name for p in entity.properties.values() if p.type.base == "Blob"]
     known = f"its Blobs are {', '.join(blobs)}" if blobs else "it has no Blobs"
     found = entity.properties.get(property)

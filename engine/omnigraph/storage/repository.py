@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from omnigraph.arguments import expect_text, is_text
 from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound
 from omnigraph.points import split_point
 from omnigraph.storage.engine import Engine
@@ -67,9 +69,12 @@ class Repository:
         """
         from omnigraph.storage.create import create_graph
 
+        _check_actor(actor)
         engine = Engine.of(parse_root(uri))
-        if os.path.isfile(engine.store.root.uri):
-            raise Conflict(f"{engine.store.root.uri} is a file, and a graph is a folder", code="already_exists")
+        root = Path(engine.store.root.uri)
+        file = next((place for place in (root, *root.parents) if os.path.isfile(place)), None)
+        if file is not None:
+            raise Conflict(f"{file} is a file, and a graph is a folder", code="already_exists")
         create_graph(engine, catalog, actor, operation_id)
         return cls(engine)
 
@@ -113,8 +118,7 @@ class Repository:
     def _state(self, branch: str, at: At) -> ManifestState:
         self.engine.store.check_process()
         manifest = self.engine.manifest
-        if not isinstance(branch, str):
-            raise BadRequest(f"a branch is given by its name, not by a {type(branch).__name__}")
+        _check_name(branch)
         if at is None:
             return manifest.current(branch)
         if isinstance(at, Snapshot):
@@ -157,6 +161,7 @@ class Repository:
         return find_commit(self.engine, commit_id)
 
     def head(self, branch: str = MAIN) -> CommitInfo:
+        _check_name(branch)
         return self.engine.manifest.current(branch).head
 
     def commits(self, branch: str = MAIN, limit: int = 50, before: str | None = None) -> list[CommitInfo]:
@@ -187,7 +192,8 @@ class Repository:
         """
         from omnigraph.storage import branch as branches
 
-        self._writable()
+        self._writable(actor)
+        _check_name(name)
         base = self.point(from_).state if at is None else self._state(from_, at)
         return branches.create_branch(self.engine, name, base, self.engine.manifest.began(base.branch, base.version))
 
@@ -196,6 +202,7 @@ class Repository:
         from omnigraph.storage import branch as branches
 
         self._writable()
+        _check_name(name)
         return branches.delete_branch(self.engine, name)
 
     def undo_branch(self, made: BranchInfo) -> bool:
@@ -209,7 +216,7 @@ class Repository:
         """The one function every writer ends in; see `omnigraph.storage.commit.commit`."""
         from omnigraph.storage.commit import commit as commit_staging
 
-        self._writable()
+        self._writable(staging.actor)
         return commit_staging(self.engine, staging, base.state)
 
     def done_before(self, branch: str, operation_id: str) -> CommitInfo | None:
@@ -220,7 +227,7 @@ class Repository:
         """Change a branch's schema; see `omnigraph.storage.schema_apply.apply_schema`."""
         from omnigraph.storage.schema_apply import apply_schema
 
-        self._writable()
+        self._writable(change.actor)
         return apply_schema(self.engine, change, base.state)
 
     def adopt_history(self, source: Snapshot, branch: str) -> None:
@@ -352,7 +359,7 @@ class Repository:
     ) -> IndexReport:
         from omnigraph.storage.indices import build_indices
 
-        self._writable()
+        self._writable(actor)
         return build_indices(self.engine, branch, columns, actor=actor, operation_id=operation_id, own=own)
 
     def optimize(
@@ -366,7 +373,7 @@ class Repository:
         """Compact the tables of a branch. See `omnigraph.storage.optimize`."""
         from omnigraph.storage.optimize import optimize
 
-        self._writable()
+        self._writable(actor)
         return optimize(self.engine, branch, actor=actor, operation_id=operation_id, notice=notice)
 
     def cleanup(
@@ -410,8 +417,10 @@ class Repository:
         """Look at heads ahead of what is published, and publish them on demand. See `omnigraph.storage.repair`."""
         from omnigraph.storage.repair import repair
 
+        if branch is not None:
+            _check_name(branch)
         if confirm:
-            self._writable()
+            self._writable(actor)
         return repair(self.engine, branch, confirm=confirm, force=force, actor=actor)
 
     def working_folders(self) -> list[str]:
@@ -437,7 +446,22 @@ class Repository:
         """Names of the sidecars there are, dead or alive, oldest first: one directory listing."""
         return self.engine.sidecars.names()
 
-    def _writable(self) -> None:
+    def _writable(self, actor: str | None = None) -> None:
+        _check_actor(actor)
         self.engine.store.check_process()
         if self.read_only:
             raise Forbidden(f"{self.uri} is opened for reading only", code="read_only")
+
+
+def _check_name(branch: object) -> None:
+    if not isinstance(branch, str):
+        raise BadRequest(f"a branch is given by its name, not by a {type(branch).__name__}")
+
+
+def _check_actor(actor: object) -> None:
+    """What the history couldn't store would keep it from ever being written again."""
+    if actor is None:
+        return
+    expect_text("actor", actor)
+    if not is_text(str(actor)):
+        raise BadRequest("actor holds half a surrogate pair, which is no character")

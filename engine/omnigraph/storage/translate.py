@@ -16,7 +16,7 @@ __all__ = ["is_commit_race", "is_missing", "lance_errors", "scrub"]
 _SOURCE_POSITION = re.compile(r",? ?/[^\s,]*\.rs:\d+:\d+")
 _SECRETS = ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID")
 # The last two: an object that went between the two requests of a read.
-_MISSING = ("not found", "no such file", "resource_not_found", "no_such_key")
+_MISSING = ("not found", "no such file", "not a directory", "resource_not_found", "no_such_key")
 _INTERRUPTED = "External error: KeyboardInterrupt"  # what Arrow makes of a Ctrl-C while Lance hands batches over
 _NETWORK = ("connection refused", "timed out", "timeout", "dns error", "error sending request", "503", "slowdown")
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
+from omnigraph.arguments import expect_number, expect_text
 from omnigraph.errors import BadRequest, NotFound, OmniGraphError
 from omnigraph.read.compute import Array, pc
 from omnigraph.records import dataclass
@@ -161,8 +162,10 @@ def load(
     """
     if mode not in ("append", "merge", "overwrite"):
         raise BadRequest(f"mode {mode!r} isn't known: append, merge or overwrite")
+    expect_number("max_quarantined", max_quarantined)
     if max_quarantined < 0:
         raise BadRequest(f"max_quarantined is {max_quarantined}: give a number from 0 on")
+    expect_text("branch", branch)
     operation = check_operation_id(operation_id or new_ulid())
     missing = branch not in {b.name for b in repository.branches()}
     if missing and from_ is None:

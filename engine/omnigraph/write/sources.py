@@ -271,6 +271,8 @@ def plan_sources(
         BadRequest: a file is missing, no mapping covers it, or the mapping doesn't fit the schema.
     """
     if mapping is not None:
+        if not isinstance(mapping, Mapping):
+            raise BadRequest(f"mapping is an omnigraph.Mapping, not a {type(mapping).__name__}")
         check_mapping(mapping, catalog)
     if isinstance(source, MappingABC):
         return _plan_tables(source, mapping, catalog)

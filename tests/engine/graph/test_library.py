@@ -32,6 +32,14 @@ def towns(tmp_path: Path) -> omnigraph.Graph:
     return graph
 
 
+@pytest.fixture(scope="module")
+def same_towns(tmp_path_factory: pytest.TempPathFactory) -> omnigraph.Graph:
+    """For tests that change nothing."""
+    graph = omnigraph.init(tmp_path_factory.mktemp("same") / "towns.omni", schema=SCHEMA_OF_TOWNS, actor="tests")
+    graph.load(TOWNS)
+    return graph
+
+
 def test_every_public_name_is_there() -> None:
     assert sorted(omnigraph.__all__) == sorted(set(omnigraph.__all__))
     for name in omnigraph.__all__:
@@ -147,14 +155,61 @@ def test_refusals(towns: omnigraph.Graph, tmp_path: Path) -> None:
         ("isn't known", lambda g: g.load(TOWNS, format="parq")),
         ("are for files", lambda g: g.load(TOWNS, format="csv")),
         ("max_quarantined", lambda g: g.load(TOWNS, max_quarantined=-1)),
+        ("mapping is an omnigraph.Mapping", lambda g: g.load(mapping={"sources": []})),
+        ("quarantine is a path", lambda g: g.load(TOWNS, quarantine=5)),
+        ("max_quarantined is a whole number", lambda g: g.load(TOWNS, max_quarantined="3")),
+        ("branch is a text", lambda g: g.load(TOWNS, branch=["main"])),
+        ("name is a text", lambda g: g.query(ALL_TOWNS, name=5)),
+        ("name is a text", lambda g: g.mutate(FOUND, {"name": "x"}, name=["q"])),
+        ("timeout_seconds is a number", lambda g: g.query(ALL_TOWNS, timeout_seconds="3")),
+        ("cancelled is a function", lambda g: g.query(ALL_TOWNS, cancelled=True)),
+        ("name of a parameter is a text", lambda g: g.query(ALL_TOWNS, {1: 2})),
+        ("`name` and as `\\$name`", lambda g: g.mutate(FOUND, {"name": "x", "$name": "y"})),
+        ("operation id 5", lambda g: g.mutate(FOUND, {"name": "x"}, operation_id=5)),
+        ("actor is a text", lambda g: g.mutate(FOUND, {"name": "x"}, actor=5)),
+        ("actor holds half", lambda g: g.mutate(FOUND, {"name": "x"}, actor="\ud800")),
+        ("actor is a text", lambda g: g.branches.create("b", actor=5)),
+        ("type is a text", lambda g: g.entity(None, "Alba")),
+        ("id is a text", lambda g: g.entity("Town", None)),
+        ("property is a text", lambda g: g.blob("Town", "Alba", None)),
+        ("by its name", lambda g: g.head(5)),
+        ("by its name", lambda g: g.repair(branch=5)),
+        ("by its name", lambda g: g.branches.delete(None)),
+        ("by its name", lambda g: g.branches.create(None)),
+        ("limit is a whole number", lambda g: g.commits(limit="3")),
+        ("kinds is a text or several", lambda g: g.diff("main", kinds=5)),
+        ("each of types is a text", lambda g: g.export(types=[5])),
+        ("uri is a path", lambda g: omnigraph.open(5)),
+        ("no file can have this name", lambda g: omnigraph.init("a\0b", schema=SCHEMA_OF_TOWNS)),
+        ("no file can have this name", lambda g: g.query(Path("a\0b"))),
+        ("Is a directory", lambda g: g.query(Path(g.uri))),
+        ("Not a directory", lambda g: omnigraph.lint(Path(__file__) / "x", schema=SCHEMA_OF_TOWNS)),
         ("not UTF-8", lambda g: g.load(TOWNS.replace("Alba", "\ud800"))),
     ],
 )
-def test_wrong_use_is_told_and_changes_nothing(towns: omnigraph.Graph, said: str, ask: Any) -> None:
-    head = towns.head().id
+def test_wrong_use_is_told_and_changes_nothing(same_towns: omnigraph.Graph, said: str, ask: Any) -> None:
+    head = same_towns.head().id
     with pytest.raises(omnigraph.BadRequest, match=said):
-        ask(towns)
-    assert towns.head().id == head
+        ask(same_towns)
+    assert same_towns.head().id == head
+
+
+@pytest.mark.parametrize("id", ["nowhere", "\ud800", "o'x\0"])
+def test_an_id_that_nothing_has_is_no_error(tmp_path: Path, id: str) -> None:
+    towns = omnigraph.init(tmp_path / "towns.omni", schema="node Town { name: String @key  map: Blob? }")
+    assert towns.entity("Town", id) is None
+    with pytest.raises(omnigraph.NotFound) as missing:
+        towns.blob("Town", id, "map")
+    with pytest.raises(omnigraph.BadRequest, match="id is a text"):
+        towns.blob("Town", 5, "map")  # type: ignore[arg-type]
+    assert missing.value.code == "unknown_id"
+
+
+def test_below_a_file_there_is_no_graph() -> None:
+    with pytest.raises(omnigraph.NotFound, match="no graph"):
+        omnigraph.open(Path(__file__) / "graph")
+    with pytest.raises(omnigraph.Conflict, match="is a file"):
+        omnigraph.init(Path(__file__) / "graph", schema=SCHEMA_OF_TOWNS)
 
 
 def test_a_snapshot_of_another_graph_is_refused(towns: omnigraph.Graph, tmp_path: Path) -> None:
