@@ -7,11 +7,14 @@ typed rows. The Spark load calls both with the same arguments as the loader here
 from __future__ import annotations
 
 import io
+import lzma
 import os
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
 from collections.abc import Mapping as MappingABC
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from fnmatch import fnmatch
 from typing import Any, BinaryIO, TextIO, TypeAlias, cast
@@ -146,7 +149,8 @@ class SourcePlan:
 
     def __exit__(self, *exc: object) -> None:
         if self._spooled is not None:
-            os.unlink(self._spooled)
+            with suppress(OSError):  # the load may be committed
+                os.unlink(self._spooled)
 
 
 def _told_apart(files: Iterable[SourceFile]) -> Iterator[SourceFile]:
@@ -385,19 +389,23 @@ def _plain_mapping(name: str, table: pa.Table, catalog: Catalog) -> SourceMappin
 
 
 def _plan_stream(stream: BinaryIO | TextIO, label: str | None = None) -> SourcePlan:
-    name = label or str(getattr(stream, "name", "<stream>"))
+    """Raises BadRequest where the stream can't be read to its end."""
+    name = (label or str(getattr(stream, "name", "<stream>"))).encode("utf-8", "backslashreplace").decode()
     descriptor, path = tempfile.mkstemp(suffix=".jsonl", prefix="omnigraph-")
-    with os.fdopen(descriptor, "wb") as out:
-        first = stream.read(1 << 20)
-        if isinstance(first, str):
-            piece = first
-            while piece:
-                out.write(piece.encode("utf-8", "surrogatepass"))  # half a character is told with its line
-                piece = cast("TextIO", stream).read(1 << 20)
-        else:
-            out.write(first)
-            shutil.copyfileobj(cast("BinaryIO", stream), out)
-        size = out.tell()
+    with ExitStack() as failed:
+        failed.callback(os.unlink, path)
+        try:
+            with os.fdopen(descriptor, "wb") as out:
+                while (piece := stream.read(1 << 20)) or piece is None:  # None isn't the end, and refused
+                    # Half a character is told with its line.
+                    out.write(piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece)
+                size = out.tell()
+        except (OSError, ValueError, TypeError, EOFError, zlib.error, lzma.LZMAError) as error:  # what readers raise
+            why = str(error) or type(error).__name__
+            raise BadRequest(
+                f"{name}: can't be read: {why}", code="unreadable_source", details={"file": name}
+            ) from error
+        failed.pop_all()
     return SourcePlan([SourceFile(0, name, path, "ndjson", size)], spooled=path)
 
 

@@ -8,9 +8,10 @@ import io
 import json
 import random
 import threading
+import zlib
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.csv as pcsv
@@ -523,6 +524,42 @@ def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
     pq.write_table(pa.table({"slug": ["a"]}), tmp_path / "p.parquet")
     with pytest.raises(BadRequest, match="need a mapping"):
         read_all(str(tmp_path / "p.parquet"))
+
+
+class Broken:
+    """A stream that gives something and then fails, or gives what it shouldn't."""
+
+    def __init__(self, then: Any) -> None:
+        self.gives = [b'{"type": "Person"}\n', then]
+
+    def read(self, _size: int) -> Any:
+        given = self.gives.pop(0)
+        if isinstance(given, Exception):
+            raise given
+        return given
+
+
+@pytest.mark.parametrize(
+    ("then", "says"),
+    [
+        (OSError(5, "it broke"), "<stream>: can't be read: .*it broke"),
+        (EOFError(), "<stream>: can't be read: EOFError"),
+        (zlib.error("bad block"), "<stream>: can't be read: bad block"),
+        (5, "<stream>: can't be read: .*int"),
+        (None, "<stream>: can't be read: .*None"),
+        (b"\xe9", r"l.ndjson: can't be read: .*utf-8"),
+    ],
+)
+def test_a_stream_that_fails_is_named_and_leaves_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, then: Any, says: str
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "spool"))
+    (tmp_path / "spool").mkdir()
+    (tmp_path / "l.ndjson").write_bytes(then if isinstance(then, bytes) else b"")
+    with (tmp_path / "l.ndjson").open(encoding="utf-8") as file, pytest.raises(BadRequest, match=says) as caught:
+        plan_sources(file if isinstance(then, bytes) else cast("Any", Broken(then)), None, CATALOG)
+    assert caught.value.code == "unreadable_source"
+    assert list((tmp_path / "spool").iterdir()) == []
 
 
 def test_threads_change_neither_rows_nor_findings(monkeypatch: pytest.MonkeyPatch) -> None:
