@@ -148,7 +148,7 @@ class BlobSpool:
 
     def _path(self, part: int) -> str:
         if self._folder is None:
-            self._own = tempfile.TemporaryDirectory(prefix="omnigraph-blobs-")
+            self._own = tempfile.TemporaryDirectory(prefix="omnigraph-blobs-", ignore_cleanup_errors=True)
             self._folder = self._own.name
         return os.path.join(self._folder, f"{part:06d}.blobs")
 

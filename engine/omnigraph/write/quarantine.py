@@ -77,13 +77,14 @@ class Quarantine:
         self._partial = _partial(path, operation)
         self._held: int | None = None
         self._reasons: dict[tuple[int, int], list[BadRecord]] = {}
-        folder = os.path.dirname(path) or "."
-        if "://" in path or not os.path.isdir(folder) or not os.access(folder, os.W_OK):
-            raise BadRequest(
-                f"{path}: bad records can't be put there: name a file in a folder of this machine that is there and "
-                "may be written",
-                code="quarantine_unwritable",
-            )
+        if "://" in path or not os.path.basename(path):
+            raise _unwritable(path, "it names no file")
+        try:  # not the file itself: one left by a kill would keep other loads from running
+            tried = f"{self._partial.removesuffix('.part')}.test"
+            os.close(os.open(tried, os.O_WRONLY | os.O_CREAT, 0o666))
+            os.unlink(tried)
+        except (OSError, ValueError) as error:
+            raise _unwritable(path, _why(error)) from error
         others = sorted(p for p in glob.glob(f"{glob.escape(path)}.*.part") if p != self._partial)
         taken = [(path, "name another file")] if os.path.lexists(path) else []
         taken += [(other, "left by a load that was interrupted") for other in others]
@@ -185,10 +186,17 @@ class Quarantine:
         """Writes the records durably, not under their file's name yet; nothing where there are none.
 
         Raises:
+            BadRequest: the file can't be written.
             Conflict: another process is at it with the same operation id.
         """
         if not self._reasons:
             return
+        try:
+            self._write(plan, reading)
+        except OSError as error:
+            raise _unwritable(self.path, _why(error)) from error
+
+    def _write(self, plan: SourcePlan, reading: Reading) -> None:
         self._held = os.open(self._partial, os.O_RDWR | os.O_CREAT, 0o666)
         try:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,14 +222,15 @@ class Quarantine:
     def drop(self) -> None:
         """Removes what was written: the load failed."""
         if self._held is not None:
-            with suppress(FileNotFoundError):
+            with suppress(OSError):
                 os.unlink(self._partial)
             self._release()
 
     def _release(self) -> None:
         if self._held is not None:
             held, self._held = self._held, None
-            os.close(held)
+            with suppress(OSError):  # what was written is on disk
+                os.close(held)
 
 
 def without(rows: pa.RecordBatch, bad: Places) -> pa.RecordBatch:
@@ -267,14 +276,32 @@ def _partial(path: str, operation: str) -> str:
 def _name(partial: str, path: str) -> None:
     """Renames, and never over another file: the load is committed, so that nothing may be lost or refused now."""
     try:
-        os.link(partial, path)
-    except FileExistsError:
-        _log.warning("%s was made by somebody else meanwhile: the bad records of this load stay in %s", path, partial)
-        return
-    except OSError:  # a file system without hard links
-        os.rename(partial, path)
-        return
-    os.unlink(partial)
+        try:
+            os.link(partial, path)
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            os.rename(partial, path)
+        else:
+            os.unlink(partial)
+    except OSError as error:
+        why = (
+            "made by somebody else meanwhile" if isinstance(error, FileExistsError) else f"not named so: {_why(error)}"
+        )
+        _log.warning("%s was %s: the bad records of this load are in %s", path, why, partial)
+
+
+def _unwritable(path: str, why: str) -> BadRequest:
+    shown = path if path and path.isprintable() else repr(path)
+    return BadRequest(
+        f"{shown}: bad records can't be put there ({why}): name a file in a folder of this machine that is there and "
+        "may be written",
+        code="quarantine_unwritable",
+    )
+
+
+def _why(error: OSError | ValueError) -> str:
+    return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
 def _by_name(record: BadRecord) -> tuple[str, str, str]:

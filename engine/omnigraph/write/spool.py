@@ -53,7 +53,7 @@ class Spool:
             self._held += rows.nbytes
             if self._held <= self._limit:
                 return
-            self._folder = tempfile.TemporaryDirectory(prefix="omnigraph-load-")
+            self._folder = tempfile.TemporaryDirectory(prefix="omnigraph-load-", ignore_cleanup_errors=True)
             waiting, self._memory = self._memory, {}
             for key, batches in waiting.items():
                 for batch in batches:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import errno
 import gzip
 import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ import omnigraph
 from omnigraph import BadRequest, Conflict, Graph
 from omnigraph.storage import Repository
 from omnigraph.write.loader import load
+from omnigraph.write.quarantine import finished
 
 SCHEMA = """
 node Person { slug: String @key  age: I32?  email: String? @unique  born: Date?  @range(age, 0..150) }
@@ -173,11 +177,14 @@ def test_a_killed_load_runs_again_and_loses_no_record(graph: Graph, tmp_path: Pa
 
 
 def test_a_place_for_no_file_is_refused_before_anything_is_read(graph: Graph, tmp_path: Path) -> None:
-    for place in (tmp_path / "nowhere" / "bad", "s3://bucket/bad"):
+    (tmp_path / "file").touch()
+    places = [tmp_path / "nowhere" / "bad", "s3://bucket/bad", "", f"{tmp_path}/", f"{tmp_path}/a\0b", "\ud800"]
+    for place in (*places, tmp_path / ("x" * 250), "/proc/bad", tmp_path / "file" / "bad"):
         with pytest.raises(BadRequest, match="name a file in a folder of this machine") as caught:
             graph.load(person("a"), quarantine=place)
         assert caught.value.code == "quarantine_unwritable"
     assert slugs(graph) == ["old"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "g"]
 
 
 def test_a_file_made_meanwhile_is_not_written_over(
@@ -192,6 +199,31 @@ def test_a_file_made_meanwhile_is_not_written_over(
     monkeypatch.setattr(Repository, "commit", late)
     graph.load(f"nonsense\n{person('a')}", quarantine=tmp_path / "bad", operation_id=OPERATION)
     assert (tmp_path / "bad").read_text() == "precious"
+    assert put_aside(tmp_path / f"bad.{OPERATION}.part")[0]["raw"] == "nonsense"
+    assert f"bad.{OPERATION}.part" in caplog.text
+
+
+@pytest.mark.parametrize("call", ["link", "unlink"])
+def test_nothing_fails_after_the_commit(
+    graph: Graph, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, call: str
+) -> None:
+    """The disk fails when the file is to get its name: it is told where the records are."""
+
+    def fails(*_: Any) -> None:
+        raise OSError(errno.EIO, "the disk fails")
+
+    @contextmanager
+    def failing(*args: Any) -> Iterator[None]:
+        with finished(*args):
+            yield
+            monkeypatch.setattr(f"omnigraph.write.quarantine.os.{call}", fails)
+            monkeypatch.setattr("omnigraph.write.quarantine.os.rename", fails)
+
+    monkeypatch.setattr("omnigraph.write.loader.finished", failing)
+    result = graph.load(f"nonsense\n{person('a')}", quarantine=tmp_path / "bad", operation_id=OPERATION)
+    monkeypatch.undo()
+    assert result.quarantined == 1
+    assert slugs(graph) == ["a", "old"]
     assert put_aside(tmp_path / f"bad.{OPERATION}.part")[0]["raw"] == "nonsense"
     assert f"bad.{OPERATION}.part" in caplog.text
 
