@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, BinaryIO, Literal, cast
@@ -57,7 +58,7 @@ def csv_columns(stream: BinaryIO, source: SourceMapping) -> list[str]:
     """The columns' names, from the file's beginning."""
     read, parse = _options(source)
     parse.invalid_row_handler = lambda _: "skip"
-    return list(pcsv.open_csv(stream, read_options=read, parse_options=parse).schema.names)
+    return list(_opened(stream, read, parse).schema.names)
 
 
 def csv_rows(
@@ -71,7 +72,6 @@ def csv_rows(
         wanted: those to read.
         blobs: lines may be as long as Blobs are.
     """
-    stream.seek(0)
     read, parse = _options(source)
     if blobs:
         read.block_size = BLOB_BLOCK_BYTES
@@ -94,7 +94,7 @@ def csv_rows(
         quoted_strings_can_be_null=source.nulls is not None,
     )
     before, missed = 0, list[NoRecord]()  # rows so far; those skipped that the parser met ahead of what it has given
-    reader = pcsv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+    reader = _opened(stream, read, parse, convert)
     for raw in reader:
         missed += skipped
         skipped.clear()
@@ -105,6 +105,24 @@ def csv_rows(
     if missed or skipped:
         nothing = pa.RecordBatch.from_pylist([], pa.schema([(name, pa.string()) for name in reader.schema.names]))
         yield CsvRows(nothing, np.array([], dtype=np.int64), [*missed, *skipped])
+
+
+def _opened(
+    stream: BinaryIO, read: pcsv.ReadOptions, parse: pcsv.ParseOptions, convert: pcsv.ConvertOptions | None = None
+) -> pcsv.CSVStreamingReader:
+    stream.seek(0)
+    try:
+        return pcsv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+    except pa.ArrowInvalid as error:
+        if "cannot infer number of columns" not in str(error):
+            raise
+        # One line without an end, in which Arrow finds no columns.
+        stream.seek(0)
+        data = stream.read(BLOCK_BYTES)
+        if codecs.lookup(read.encoding).name != "utf-8":
+            data, read.encoding = codecs.decode(data, read.encoding).encode(), "utf8"
+        ended = io.BytesIO(data + b"\n")
+        return pcsv.open_csv(ended, read_options=read, parse_options=parse, convert_options=convert)
 
 
 def _numbers(before: int, count: int, skipped: list[int]) -> tuple[npt.NDArray[np.int64], int]:

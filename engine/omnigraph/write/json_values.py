@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from datetime import date, timedelta
+from decimal import Decimal, InvalidOperation
 from typing import Any
 
 import pyarrow as pa
@@ -26,14 +27,38 @@ _JSON: dict[str, pa.DataType] = {
 _INTEGER = re.compile(r"-?[0-9]+", re.ASCII)
 
 
+class _Rounded(float):
+    """A whole number that isn't what was written; `whole` is, or None where that is no whole number."""
+
+    __slots__ = ("whole",)
+    whole: int | None
+
+
+def _number(text: str) -> float:
+    """A number written with a point or an exponent."""
+    value = float(text)
+    if not value.is_integer() or abs(value) > 2**64:
+        return value
+    try:
+        exact = Decimal(text)
+        whole = int(exact) if exact == exact.to_integral_value() else None
+    except InvalidOperation:  # too small even for it
+        whole = None
+    if whole == value:
+        return value
+    rounded = _Rounded(value)
+    rounded.whole = whole
+    return rounded
+
+
 def json_value(line: bytes) -> Any:
-    """What a line holds.
+    """What a line holds. Whole numbers are read from it exactly by `value_of`, however they are written.
 
     Raises:
         ValueError: it isn't one JSON value of UTF-8; its words say why.
     """
     try:
-        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"), parse_constant=_no_number)
+        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"), parse_constant=_no_number, parse_float=_number)
         if b"\\u" in line:
             json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
     except UnicodeDecodeError as error:
@@ -115,6 +140,10 @@ def _days(count: int) -> timedelta:
 def _integer(value: Any, base: str) -> int:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError
+    if isinstance(value, _Rounded):
+        if value.whole is None:
+            raise ValueError
+        value = value.whole
     if isinstance(value, float) and not value.is_integer():
         raise ValueError
     if isinstance(value, str) and _INTEGER.fullmatch(value) is None:  # Python's own reading takes "1_000" and " 1"

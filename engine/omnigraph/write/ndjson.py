@@ -237,6 +237,8 @@ def _by_type(lines: Lines, reading: Reading, hint: str | None) -> tuple[list[_Gr
         return [(None, lines, None)], None
     if head.num_rows != len(lines.text):
         return [(None, lines, None)], None
+    if any(pc.any(pc.equal(head[word], "")).as_py() for word in ("type", "edge")):
+        return [(None, lines, None)], None  # "" is no name, and below it would pass for a word that isn't there
     both = pc.binary_join_element_wise(
         pc.coalesce(head["type"], pa.scalar("")), pc.coalesce(head["edge"], pa.scalar("")), pa.scalar("\0")
     )

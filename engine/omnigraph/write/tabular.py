@@ -138,8 +138,9 @@ def mapped_batches(
         file = _open_orc(stream)
         plan = bind_columns(source, entity, file.schema.names, file=label)
         for stripe in range(file.nstripes):
-            # One by one: what a stripe gives for a list of columns comes in the file's order.
-            whole: pa.RecordBatch = file.read_stripe(stripe, plan.columns).select(plan.columns)
+            # One by one: what a stripe gives for a list of columns comes in the file's order; of no column, no rows.
+            asked = plan.columns or file.schema.names[:1]
+            whole: pa.RecordBatch = file.read_stripe(stripe, asked).select(plan.columns)
             for at in range(0, whole.num_rows, BATCH_ROWS):
                 part = whole.slice(at, BATCH_ROWS)
                 yield plan, part, start

@@ -142,6 +142,38 @@ def test_forms_that_one_arrow_column_cannot_take_are_read_all_the_same() -> None
     assert rows["node:Person"][1]["born"] == date(2013, 2, 4)
 
 
+def test_an_empty_name_of_a_type_is_refused_whatever_stands_beside_it() -> None:
+    edge = '"edge": "Knows", "from": "a", "to": "a"'
+    for line in (f'{{"type": "", {edge}}}', '{"type": "Person", "edge": "", "data": {"slug": "a"}}'):
+        _, findings, _ = read_all(f"{line}\n{line}\n")
+        assert dict(findings.counts) == {"syntax": 2}
+
+
+def test_whole_numbers_written_with_a_point_or_an_exponent_are_read_exactly() -> None:
+    good = {
+        "12345678901234567.0": 12345678901234567,
+        "9007199254740993e0": 9007199254740993,
+        "1.8446744073709551615e19": 2**64 - 1,
+        "1e3": 1000,
+        "-0.0": 0,
+    }
+    bad = [
+        "9007199254740993.5",
+        "1.00000000000000000001",
+        "1e-400",
+        "1e-99999999999999999999",
+        "1e400",
+        "18446744073709551616.0",
+    ]
+    lines = [f'{{"type": "Person", "data": {{"slug": "a", "score": {n}, "big": {n}}}}}' for n in [*good, *bad[:3]]]
+    lines += [f'{{"type": "Person", "data": {{"slug": "\\u0061", "big": {n}}}}}' for n in bad[3:]]
+    lines.append('{"edge": "Uses", "from": ["a", 5.0], "to": ["a", 9007199254740993.0]}')
+    rows, findings, _ = read_all("\n".join(lines))
+    assert [r["big"] for r in rows["node:Person"]] == [*good.values(), *[None] * len(bad)]
+    assert [r["score"] for r in rows["node:Person"]][:5] == pytest.approx([float(n) for n in good])
+    assert (findings.counts["type"], len(findings.shown)) == (len(bad) + 2, len(bad) + 2)
+
+
 @pytest.mark.parametrize(
     ("line", "kind", "says"),
     [
@@ -161,6 +193,7 @@ def test_forms_that_one_arrow_column_cannot_take_are_read_all_the_same() -> None
         ('{"type": "Person", "data": {"slug": "a", "nope": 1}}', "unknown_property", "'nope'"),
         ('{"type": "Persn", "data": {}}', "unknown_type", "'Persn' isn't declared; declared: Person"),
         ('{"type": "Person", "edge": "Knows"}', "syntax", 'either "type"'),
+        ('{"type": "", "edge": "Knows", "from": "a", "to": "a"}', "syntax", 'either "type"'),
         ('{"type": "Person", "slug": "a"}', "syntax", "'slug'"),
         ('{"type": "Person", "data": 3}', "syntax", "not a number"),
         ('{"type": "Person", "data": {"slug": "a"}', "syntax", "not one JSON record"),
@@ -516,6 +549,38 @@ def test_orc_rows_are_numbered_over_all_stripes(tmp_path: Path) -> None:
     assert orc.ORCFile(str(tmp_path / "p.orc")).nstripes > 1
     rows, findings, _ = read_all(None, Mapping.parse("sources: [{path: p.orc, node: Person}]", base=tmp_path))
     assert (len(rows["node:Person"]), [r.row for r in findings.shown]) == (30_000, [30_000])
+
+
+@pytest.mark.parametrize("suffix", ["parquet", "arrow", "orc", "csv", "ndjson"])
+def test_constants_alone_make_a_row_of_each_row(tmp_path: Path, suffix: str) -> None:
+    table = pa.table({"a": [1, 2], "b": [3, 4]})
+    path = tmp_path / f"n.{suffix}"
+    write: dict[str, Any] = {"parquet": pq.write_table, "arrow": feather.write_feather, "orc": orc.write_table}
+    if suffix in write:
+        write[suffix](table, path)
+    else:
+        path.write_text("a,b\n1,3\n2,4\n" if suffix == "csv" else '{"a": 1}\n{"b": 4}\n')
+    how = f'sources: [{{path: {path.name}, node: Note, constants: {{text: q}}, ignore: ["*"]}}]'
+    rows, _, _ = read_all(None, Mapping.parse(how, base=tmp_path))
+    assert [row["text"] for row in rows["node:Note"]] == ["q", "q"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_csv_of_one_line_without_an_end(tmp_path: Path, encoding: str) -> None:
+    for name, text in (
+        ("header", "slug,age"),
+        ("record", "zoé,1"),
+        ("quoted", '"slug","age"'),
+        ("blank", "\n\nslug,age"),
+    ):
+        (tmp_path / f"{name}.csv").write_bytes(text.encode(encoding))
+        how = f"options: {{encoding: {encoding}, header: {str(name != 'record').lower()}}}"
+        columns = ", columns: {slug: f0, age: f1}" if name == "record" else ""
+        mapping = Mapping.parse(f"sources: [{{path: {name}.csv, node: Person, {how}{columns}}}]", base=tmp_path)
+        rows, _, _ = read_all(None, mapping)
+        assert [(r["slug"], r["age"]) for r in rows.get("node:Person", [])] == (
+            [("zoé", 1)] if name == "record" else []
+        )
 
 
 def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
