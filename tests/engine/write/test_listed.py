@@ -92,11 +92,11 @@ def test_a_source_of_a_wrong_shape_is_refused(g: omnigraph.Graph, source: Any, s
 def test_a_name_that_is_no_text_is_refused(g: omnigraph.Graph) -> None:
     wrong: Any = 5
     for branch in (wrong, None):
-        with pytest.raises(omnigraph.BadRequest, match="can't be a branch's name"):
+        with pytest.raises(omnigraph.BadRequest, match="branch is a text"):
             g.load({"K": [{}]}, branch=branch, from_="main")
     with pytest.raises(omnigraph.BadRequest, match="operation id 5"):
         g.load({"K": [{}]}, operation_id=wrong)
-    with pytest.raises(omnigraph.NotFound, match="type 5 isn't declared"):
+    with pytest.raises(omnigraph.BadRequest, match="each of types is a text"):
         list(g.export(types=[wrong]))
-    with pytest.raises(omnigraph.NotFound, match="type 5 isn't declared"):
+    with pytest.raises(omnigraph.BadRequest, match="type is a text"):
         g.blob(wrong, wrong, wrong)
