@@ -45,9 +45,22 @@ def parse_root(text: str, env: Mapping[str, str] | None = None) -> Root:
     """Read a graph URI: a plain path, `file://`, `s3://`; `gs://` and `az://` pass through to Lance.
 
     Raises:
-        BadRequest: the text names a server, carries credentials, or has a scheme nothing here can open.
+        BadRequest: the text names a server, carries credentials, has a scheme nothing here can open, or isn't UTF-8.
     """
-    env = os.environ if env is None else env
+    try:
+        root = _parsed(text, os.environ if env is None else env)
+    except ValueError:  # its words may hold credentials
+        raise BadRequest("the graph's URI can't be read: its host is none") from None
+    try:
+        root.uri.encode()
+    except UnicodeEncodeError as error:
+        raise BadRequest(f"{root.uri!r} is no UTF-8, and a graph's path has to be: rename the folder") from error
+    if "\0" in root.uri:
+        raise BadRequest(f"{root.uri!r}: no folder can have this name")
+    return root
+
+
+def _parsed(text: str, env: Mapping[str, str]) -> Root:
     match = _SCHEME.match(text)
     if not text.strip():
         raise BadRequest("the graph's URI is empty: give a directory or an s3:// prefix")

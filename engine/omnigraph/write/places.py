@@ -20,6 +20,7 @@ __all__ = ["Found", "file_system", "find", "is_folder", "missing"]
 T = TypeVar("T")
 
 _WILD = re.compile(r"[*?[]")
+_REFUSALS = (OSError, pa.ArrowException, ValueError)  # what Arrow raises of addresses and stores
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,8 @@ def find(pattern: str) -> list[Found]:
     if "://" in pattern:
         return _find_objects(pattern)
     if os.path.isfile(pattern):
-        return [Found(pattern, os.path.getsize(pattern))]
-    found = sorted(p for p in glob.glob(pattern, recursive=True) if os.path.isfile(p))
+        return [Found(_utf8(pattern), os.path.getsize(pattern))]
+    found = sorted(_utf8(p) for p in glob.glob(pattern, recursive=True) if os.path.isfile(p))
     if not found:
         if os.path.isdir(pattern):
             raise _folder(pattern)
@@ -60,9 +61,26 @@ def is_folder(path: str) -> bool:
 
 
 def file_system(path: str) -> tuple[pafs.FileSystem, str]:
-    """Arrow's way to a path or URI, and its name there."""
+    """Arrow's way to a path or URI, and its name there.
+
+    Raises:
+        BadRequest: it is a URI that nothing here can read.
+    """
     if "://" not in path:
         return pafs.LocalFileSystem(), path
+    try:
+        return _addressed(path)
+    except _REFUSALS as error:
+        why = str(error).partition("\n")[0]
+        raise BadRequest(
+            f"{_shown(path)}: can't be read from there ({why}): s3://, gs://, abfs://, hdfs:// and file:/// can. "
+            "Download it first, or name - and send its records to standard input",
+            code="unreadable_source",
+            details={"file": path},
+        ) from error
+
+
+def _addressed(path: str) -> tuple[pafs.FileSystem, str]:
     if path.startswith("s3://"):
         # The names that a graph in an object store goes by as well, so that one setting serves both.
         named = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -78,25 +96,39 @@ def file_system(path: str) -> tuple[pafs.FileSystem, str]:
     return system, inner
 
 
+def _utf8(path: str) -> str:
+    """The path. Raises BadRequest where its name isn't UTF-8, which Arrow doesn't open."""
+    if path.isascii() or _shown(path) == path:
+        return path
+    raise BadRequest(
+        f"{_shown(path)}: the name is no UTF-8: rename the file, or name - and send its records to standard input",
+        code="unreadable_source",
+    )
+
+
+def _shown(path: str) -> str:
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
 def missing(path: str) -> BadRequest:
-    where = f"Relative paths start at {Path.cwd()}, in a mapping at its own folder"
+    where = f"Relative paths start at {_shown(str(Path.cwd()))}, in a mapping at its own folder"
     if "://" in path:
         where = "Is it spelled so, and may you see it?"
     return BadRequest(
-        f"{path}: there is no such file. {where}",
+        f"{_shown(path)}: there is no such file. {where}",
         code="missing_source",
         details={"file": path},
     )
 
 
 def _folder(path: str) -> BadRequest:
-    some = path.rstrip("/") + "/*.ndjson"
-    return BadRequest(f"{path}: is a folder: name its files, such as {some}", code="missing_source")
+    some = _shown(path).rstrip("/") + "/*.ndjson"
+    return BadRequest(f"{_shown(path)}: is a folder: name its files, such as {some}", code="missing_source")
 
 
 def _no_file(path: str) -> BadRequest:
     return BadRequest(
-        f"{path}: is a pipe or a device and no file: name - and send its records to standard input",
+        f"{_shown(path)}: is a pipe or a device and no file: name - and send its records to standard input",
         code="missing_source",
         details={"file": path},
     )
@@ -132,9 +164,9 @@ def _find_objects(pattern: str) -> list[Found]:
 def _look(path: str, asked: Callable[[], T]) -> T:
     try:
         return asked()
-    except (OSError, pa.ArrowInvalid) as error:
+    except _REFUSALS as error:
         raise BadRequest(
-            f"{path}: can't be looked at: {error}", code="unreadable_source", details={"file": path}
+            f"{_shown(path)}: can't be looked at: {error}", code="unreadable_source", details={"file": path}
         ) from error
 
 

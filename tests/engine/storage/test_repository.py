@@ -474,7 +474,8 @@ def test_uris() -> None:
     assert "hush" not in repr(root)
     assert parse_root("/a/./b/../c").uri == "/a/c"
     assert parse_root("file:///a/b%20c").uri == "/a/b c"
-    for bad in ("", "http://x", "https://x/y", "ftp://x", "s3://k:hush@b/p", "s3:///p", "s3://b/../c"):
+    unreadable = ("s3://k:hush@[b/p", "s3://k:hush@b\u2100/p", "/a\0b", "file:///a%00b", "/caf\udce9")
+    for bad in ("", "http://x", "https://x/y", "ftp://x", "s3://k:hush@b/p", "s3:///p", "s3://b/../c", *unreadable):
         with pytest.raises(BadRequest) as caught:
             parse_root(bad, env)
         assert "hush" not in str(caught.value)

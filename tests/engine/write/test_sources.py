@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import random
 import threading
 import zlib
@@ -589,6 +590,39 @@ def test_a_missing_file_says_where_it_was_looked_for(tmp_path: Path) -> None:
     pq.write_table(pa.table({"slug": ["a"]}), tmp_path / "p.parquet")
     with pytest.raises(BadRequest, match="need a mapping"):
         read_all(str(tmp_path / "p.parquet"))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://h.invalid/x.ndjson",
+        "xx://y",
+        "file:///%zz",
+        "file://host/x",
+        "://",
+        "a://b c",
+        "\udce9://x",
+        "s3://\ud800",
+    ],
+)
+def test_an_address_that_cannot_be_read_says_which_can(address: str) -> None:
+    for mapping in (None, Mapping.parse("sources: [{path: x.csv, node: Person}]")):
+        with pytest.raises(BadRequest, match=r"s3://, .* can\.|can't be looked at") as caught:
+            plan_sources(address, mapping, CATALOG)
+        assert caught.value.code == "unreadable_source"
+        str(caught.value).encode()
+
+
+def test_a_file_whose_name_is_no_utf8_is_refused_and_its_stream_is_read(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/caf\xe9.ndjson"
+    Path(os.fsdecode(path)).write_text('{"type": "Note"}\n')
+    for name in (os.fsdecode(path), f"{tmp_path}/*.ndjson"):
+        with pytest.raises(BadRequest, match="no UTF-8: rename the file"):
+            plan_sources(name, None, CATALOG)
+    with pytest.raises(BadRequest, match="there is no such file"):
+        plan_sources(os.fsdecode(path) + "x", None, CATALOG)
+    with open(path, "rb") as file:
+        assert len(read_all(file)[0]["node:Note"]) == 1
 
 
 class Broken:
