@@ -20,7 +20,7 @@ from omnigraph.read.compute import Array, flags, nulls
 from omnigraph.read.datum import Fault, Longs
 from omnigraph.read.distinct import different
 from omnigraph.read.multiset import count_by_group
-from omnigraph.read.sums import float_sums
+from omnigraph.read.sums import float_means, float_sums
 from omnigraph.read.tables import list_keys, sort_codes
 
 __all__ = ["aggregate", "as_type", "codes_of", "group"]
@@ -133,20 +133,17 @@ def aggregate(
     if agg.fn in ("min", "max"):
         return _extreme(agg.fn, values, groups, count, empty)
     if pa.types.is_floating(values.type):
-        sums = float_sums(values.cast(pa.float64()).to_numpy(), groups, count)
-        if not np.isfinite(sums).all():
+        numbers = values.cast(pa.float64()).to_numpy()
+        made = float_means(numbers, groups, sizes) if agg.fn == "avg" else float_sums(numbers, groups, count)
+        if not np.isfinite(made).all():
             raise Fault("a sum is too large for a number with fractions: sum a smaller group", code="overflow")
-    elif agg.fn == "avg":
-        high, low = _exact_sums(values, groups, count)
-        sums = high.astype(np.float64) * 2.0**32 + low
-    else:
-        high, low = _exact_sums(values, groups, count)
-        if bool(((high >= 2**31) | (high < -(2**31))).any()):
-            raise Fault("a sum leaves the range of a 64-bit integer: use avg, or sum a smaller group", code="overflow")
-        return pa.array((high << 32) + low, pa.int64(), mask=empty)
+        return pa.array(made, pa.float64(), mask=empty)
+    high, low = _exact_sums(values, groups, count)
     if agg.fn == "avg":
-        sums = sums / np.maximum(sizes, 1)
-    return pa.array(sums, pa.float64(), mask=empty)
+        return pa.array((high.astype(np.float64) * 2.0**32 + low) / np.maximum(sizes, 1), pa.float64(), mask=empty)
+    if bool(((high >= 2**31) | (high < -(2**31))).any()):
+        raise Fault("a sum leaves the range of a 64-bit integer: use avg, or sum a smaller group", code="overflow")
+    return pa.array((high << 32) + low, pa.int64(), mask=empty)
 
 
 def as_type(column: Array, kind: Any) -> Array:

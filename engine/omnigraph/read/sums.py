@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from omnigraph.read.datum import Longs
 
-__all__ = ["float_sums"]
+__all__ = ["float_means", "float_sums"]
 
 Doubles = npt.NDArray[np.float64]
 
@@ -41,6 +41,25 @@ def float_sums(values: Doubles, groups: Longs, count: int) -> Doubles:
     with np.errstate(over="ignore"):
         sums = np.ldexp(_folded(np.ldexp(values[large], -_SCALE), groups[large], count), _SCALE)
     return np.asarray(sums + _folded(values[~large], groups[~large], count))
+
+
+def float_means(values: Doubles, groups: Longs, sizes: Longs) -> Doubles:
+    """The average of each group's values, finite where they are, though their sum may be beyond the doubles; the same
+    bits for any order of the rows.
+
+    Args:
+        values: (n,) numbers.
+        groups: (n,) the group of each.
+        sizes: how many values each group has; 0 for one with none.
+    """
+    sizes = np.maximum(sizes, 1)
+    means = float_sums(values, groups, len(sizes)) / sizes
+    if not np.isfinite(means).all():
+        less = float_sums(np.ldexp(values, -_SCALE), groups, len(sizes)) / sizes
+        most = np.where(np.isfinite(less), np.finfo(np.float64).max, np.inf)  # rounding may go one step beyond
+        with np.errstate(over="ignore"):
+            means = np.where(np.isfinite(means), means, np.clip(np.ldexp(less, _SCALE), -most, most))
+    return means
 
 
 def _folded(values: Doubles, groups: Longs, count: int) -> Doubles:

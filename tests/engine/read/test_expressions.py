@@ -214,6 +214,18 @@ def test_only_rows_that_count_are_asked(column: Column, expression: str, match: 
     assert column(expression, match) == expected
 
 
+def test_an_average_is_there_where_the_sum_is_too_large(memory_snapshot: Callable[..., Any]) -> None:
+    snapshot = memory_snapshot(CATALOG, {"node:Row": [{"id": n, "name": n, "f": 1e308} for n in "ab"]})
+
+    def ask(fn: str) -> list[dict[str, Any]]:
+        compiled = compile_query(f"query q() {{ match {{ $r: Row }} return {{ {fn}($r.f) as v }} }}", CATALOG)
+        return read.execute(compiled, snapshot, {}).to_pylist()
+
+    assert ask("avg") == [{"v": 1e308}]
+    with pytest.raises(BadRequest, match="a sum is too large"):
+        ask("sum")
+
+
 def test_parameters_in_expressions(column: Column) -> None:
     assert column("$r.i + $n", declared="$n: I64?", n=3) == [10, 1, None]
     assert column("$r.i + $n", declared="$n: I64?") == [None, None, None]

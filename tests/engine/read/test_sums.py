@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph.read import sums
-from omnigraph.read.sums import float_sums
+from omnigraph.read.sums import float_means, float_sums
 
 LARGEST = np.finfo(np.float64).max
 VALUES = st.one_of(
@@ -81,6 +81,22 @@ def test_many_rows_of_mixed_magnitude() -> None:
 )
 def test_sums_are_those_of_exact_numbers(values: list[float], want: float) -> None:
     assert float_sums(np.array(values), np.zeros(len(values), dtype=np.int64), 1).tolist() == [want]
+
+
+@pytest.mark.parametrize(
+    ("values", "want"),
+    [
+        ([1.5, 1e308, 1e308, 0.0], 5e307),
+        ([-1e308] * 7, -1e308),
+        ([LARGEST] * 49, LARGEST),
+        ([0.1, 0.2, 0.3], 0.6 / 3),
+        ([math.inf, 1.0], math.inf),
+    ],
+)
+def test_an_average_is_as_large_as_what_it_is_of(values: list[float], want: float) -> None:
+    sizes = np.array([len(values), 0, 1])
+    groups = np.array([0] * len(values) + [2])
+    assert float_means(np.array([*values, 2.5]), groups, sizes).tolist() == [want, 0.0, 2.5]
 
 
 def test_a_group_of_small_numbers_is_summed_beside_a_group_of_large_ones() -> None:

@@ -359,6 +359,13 @@ def _hashable(value: Any) -> Any:
     return tuple(map(_hashable, value)) if isinstance(value, (list, tuple)) else value
 
 
+def _mean(known: list[float]) -> float:
+    try:
+        return math.fsum(known) / len(known)
+    except OverflowError:  # of the sum; the average is no larger than what it is of
+        return math.fsum(v / 2**64 for v in known) / len(known) * 2**64
+
+
 def fold(fn: str, kind: str, *, distinct: bool) -> Callable[[list[Any]], Any]:
     """An aggregate over the values of a group."""
 
@@ -374,7 +381,8 @@ def fold(fn: str, kind: str, *, distinct: bool) -> Callable[[list[Any]], Any]:
             return None
         if fn == "sum":
             return at("float", math.fsum(known)) if kind == "float" else at("int", sum(known))
-        total = math.fsum if kind == "float" else sum
-        return total(known) / len(known) if fn == "avg" else {"min": min, "max": max}[fn](known)
+        if fn == "avg":
+            return _mean(known) if kind == "float" else sum(known) / len(known)
+        return {"min": min, "max": max}[fn](known)
 
     return work
