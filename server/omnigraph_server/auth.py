@@ -23,6 +23,7 @@ import structlog
 from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from omnigraph.actors import check_actor
 from omnigraph.errors import BadRequest, Forbidden
 from omnigraph.yaml_text import NotYaml, read_text, read_yaml
 from omnigraph_server.errors import Unauthorized
@@ -158,6 +159,8 @@ def _read(path: Path) -> list[tuple[bytes, Principal]]:
                 found = parse_tokens(text, str(file))
             else:
                 found = {file.name: _entry(text, str(file))}
+            for actor in found:
+                check_actor(actor)
             repeated = sorted(entries.keys() & found.keys())
             if repeated:
                 raise BadRequest(f"{file}: {repeated[0]} has a token in another file already")

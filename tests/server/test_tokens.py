@@ -99,6 +99,16 @@ def test_a_folder_as_a_mounted_secret(tmp_path: Path) -> None:
     assert store.principal("three").actor == "ada"
 
 
+def test_an_actor_that_no_commit_can_keep_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "tokens").mkdir()
+    Path(os.fsdecode(os.fsencode(tmp_path / "tokens") + b"/\xe9")).write_text("one")
+    (tmp_path / "tokens.yaml").write_text('"": one')
+    for path, actor in (("tokens", r"'\\udce9'"), ("tokens.yaml", "''")):
+        with pytest.raises(BadRequest, match=f"actor {actor}: ") as caught:
+            TokenStore(tmp_path / path)
+        assert caught.value.code == "bad_actor"
+
+
 @pytest.mark.parametrize("content", ["", "{}"])
 def test_no_tokens_is_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / "tokens.yaml"

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from omnigraph import read, write
+from omnigraph.actors import check_actor
 from omnigraph.arguments import expect_number, expect_path, listed
 from omnigraph.errors import BadRequest
 from omnigraph.graph.branches import Branches
@@ -54,7 +55,7 @@ class Graph:
         self, repository: Repository, *, actor: str | None = None, recovered: SweepReport | None = None
     ) -> None:
         self._repository = repository
-        self.actor = actor
+        self.actor = check_actor(actor)
         self.recovered = recovered
         self.branches = Branches(repository, actor)
         self.schema = Schema(repository, actor)
@@ -101,7 +102,7 @@ class Graph:
         Raises:
             NotFound: there is no graph.
             RecoveryPending: a file of an interrupted write can't be read.
-            BadRequest: `read_only` together with a sweep that writes, or no such recovery.
+            BadRequest: `read_only` together with a sweep that writes, no such recovery, or an actor that isn't a text.
         """
         expect_path("uri", uri)
         if recovery not in get_args(Recovery):
@@ -344,7 +345,7 @@ class Graph:
             compiled,
             bind_params(compiled, params or {}),
             branch=branch,
-            actor=actor or self.actor,
+            actor=check_actor(actor) or self.actor,
             operation_id=operation_id,
             expect_head=expect_head,
             embed=embed,
@@ -400,7 +401,7 @@ class Graph:
             from_=from_,
             mapping=mapping,
             format=format,
-            actor=actor or self.actor,
+            actor=check_actor(actor) or self.actor,
             operation_id=operation_id,
             progress=progress,
             embed=embed,
@@ -444,7 +445,7 @@ class Graph:
             only_missing=only_missing,
             dry_run=dry_run,
             batch_rows=batch_rows,
-            actor=actor or self.actor,
+            actor=check_actor(actor) or self.actor,
             progress=progress,
         )
 
@@ -456,7 +457,9 @@ class Graph:
         """Build the indexes that are missing; one entry a table. Indexes change speed, never results."""
         from omnigraph.maintain import ensure_indices
 
-        return ensure_indices(self._repository, branch=branch, actor=actor or self.actor, operation_id=operation_id)
+        return ensure_indices(
+            self._repository, branch=branch, actor=check_actor(actor) or self.actor, operation_id=operation_id
+        )
 
     def optimize(
         self,
@@ -487,7 +490,11 @@ class Graph:
         from omnigraph.maintain import optimize
 
         return optimize(
-            self._repository, branch=branch, actor=actor or self.actor, operation_id=operation_id, notice=progress
+            self._repository,
+            branch=branch,
+            actor=check_actor(actor) or self.actor,
+            operation_id=operation_id,
+            notice=progress,
         )
 
     def cleanup(
@@ -541,7 +548,7 @@ class Graph:
             force: with `confirm`, publish the rest too; check the graph with `verify` afterwards.
             actor: who asks; default is the graph's.
         """
-        return self._repository.repair(branch, confirm=confirm, force=force, actor=actor or self.actor)
+        return self._repository.repair(branch, confirm=confirm, force=force, actor=check_actor(actor) or self.actor)
 
     def recover(self, mode: Literal["full", "forward"] = "full") -> SweepReport:
         """Settle interrupted writes; `full` asserts that no writer lives where no lock can tell."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from omnigraph import write
+from omnigraph.actors import check_actor
 from omnigraph.storage import At, Repository
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ class Branches:
             BadRequest: the name isn't allowed.
             NotFound: there is no such base.
         """
-        return self._repository.create_branch(name, from_=from_, at=at, actor=actor or self._actor)
+        return self._repository.create_branch(name, from_=from_, at=at, actor=check_actor(actor) or self._actor)
 
     def delete(self, name: str) -> BranchInfo:
         """Delete a branch; its data goes with it, as far as no other branch has merged it.
@@ -86,7 +87,7 @@ class Branches:
             self._repository,
             source,
             into,
-            actor=actor or self._actor,
+            actor=check_actor(actor) or self._actor,
             operation_id=operation_id,
             expect_head=expect_head,
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from omnigraph import write
+from omnigraph.actors import check_actor
 from omnigraph.errors import Conflict
 from omnigraph.storage import Repository, Snapshot
 from omnigraph.texts import text_and_name
@@ -96,7 +97,12 @@ class Schema:
                 details={"expected": expect_plan, "actual": plan.digest, "plan": plan.as_dict()},
             )
         return write.apply_schema(
-            self._repository, snapshot, catalog, plan, actor=actor or self._actor, operation_id=operation_id
+            self._repository,
+            snapshot,
+            catalog,
+            plan,
+            actor=check_actor(actor) or self._actor,
+            operation_id=operation_id,
         )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from omnigraph.actors import check_actor
 from omnigraph.errors import BadRequest, NotFound
 from omnigraph.pipeline.judging import StagedLoad, judged
 from omnigraph.pipeline.session import session
@@ -69,6 +70,7 @@ def run(job: LoadJob, say: Callable[[str], None] | None = None) -> LoadResult:
         Conflict: the branch moved meanwhile.
     """
     say = say or (lambda line: print(line, file=sys.stderr, flush=True))
+    check_actor(job.actor)
     check_operation_id(job.operation_id)  # a folder is named by it, and removed
     settings = PipelineSettings.from_env()
     repository = Repository.open(job.uri)

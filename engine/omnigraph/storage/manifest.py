@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from omnigraph.actors import stored_actor
 from omnigraph.errors import Internal, NotFound
 from omnigraph.records import dataclass
 from omnigraph.storage.formats import CURRENT, KEY, STAMP, check_known, is_current, migrate
@@ -193,7 +194,7 @@ def _commit_of(data: Mapping[str, Any], manifest_version: int) -> CommitInfo:
         manifest_version=manifest_version,
         parents=tuple(data["parents"]),
         created_at=datetime.fromisoformat(data["created_at"]),
-        actor=data.get("actor"),
+        actor=stored_actor(data.get("actor")),
         operation_id=data.get("operation_id"),
         schema_hash=data.get("schema_hash"),
         recovery_kind=data.get("recovery_kind"),

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from omnigraph.arguments import expect_text, is_text
+from omnigraph.actors import check_actor
 from omnigraph.errors import BadRequest, Conflict, Forbidden, NotFound
 from omnigraph.points import split_point
 from omnigraph.storage.engine import Engine
@@ -69,7 +69,7 @@ class Repository:
         """
         from omnigraph.storage.create import create_graph
 
-        _check_actor(actor)
+        check_actor(actor)
         engine = Engine.of(parse_root(uri))
         root = Path(engine.store.root.uri)
         file = next((place for place in (root, *root.parents) if os.path.isfile(place)), None)
@@ -447,7 +447,8 @@ class Repository:
         return self.engine.sidecars.names()
 
     def _writable(self, actor: str | None = None) -> None:
-        _check_actor(actor)
+        """Where every write begins. Raises Forbidden, and BadRequest for an actor that no commit can keep."""
+        check_actor(actor)
         self.engine.store.check_process()
         if self.read_only:
             raise Forbidden(f"{self.uri} is opened for reading only", code="read_only")
@@ -456,12 +457,3 @@ class Repository:
 def _check_name(branch: object) -> None:
     if not isinstance(branch, str):
         raise BadRequest(f"a branch is given by its name, not by a {type(branch).__name__}")
-
-
-def _check_actor(actor: object) -> None:
-    """What the history couldn't store would keep it from ever being written again."""
-    if actor is None:
-        return
-    expect_text("actor", actor)
-    if not is_text(str(actor)):
-        raise BadRequest("actor holds half a surrogate pair, which is no character")

@@ -18,6 +18,7 @@ from io import FileIO
 from typing import Any
 from weakref import WeakValueDictionary
 
+from omnigraph.actors import stored_actor
 from omnigraph.errors import Conflict, NotFound, RecoveryPending
 from omnigraph.records import dataclass
 from omnigraph.storage.files import LocalFiles, opened, unlock, write_all
@@ -149,7 +150,7 @@ def parse(name: str, data: bytes) -> Sidecar:
             operation_id=_text(raw, "operation_id"),
             started_at=str(raw["started_at"]),
             branch=_branch(raw, "branch") or MAIN,
-            actor_id=_optional(raw, "actor_id"),
+            actor_id=stored_actor(raw.get("actor_id")),
             writer_kind=WriterKind(raw["writer_kind"]),
             tables=tuple(_table(t) for t in raw["tables"]),
             reads={_text(r, "table_key"): _pin(r["pin"]) for r in raw.get("reads") or ()},
