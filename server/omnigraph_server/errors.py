@@ -65,7 +65,8 @@ def envelope(status: int, code: str, message: str, request_id: str, **more: Any)
     """The body every error has."""
     headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": "1"}}.get(status, {})
     body = {"error": message, "code": code, **{k: v for k, v in more.items() if v}, "request_id": request_id}
-    content = json.dumps(body, ensure_ascii=False, default=str).encode()
+    # What a request named may hold half a surrogate pair, which is written as a question mark.
+    content = json.dumps(body, ensure_ascii=False, default=str).encode("utf-8", "replace")
     return Response(content, status, headers, media_type="application/json")
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["Envelope"]
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_DIGITS = 19  # more of them is no size of anything
 _QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 _log = structlog.get_logger("omnigraph.http")
 
@@ -72,7 +73,7 @@ class Envelope:
     async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
         """The whole body, or None where it is too large. Bodies are small by the limit, so holding one is fine."""
         declared = headers.get("content-length", "")
-        if declared.isdecimal() and int(declared) > self._limit:
+        if declared.isdecimal() and (len(declared) > _DIGITS or int(declared) > self._limit):
             return None
         body = bytearray()
         while True:

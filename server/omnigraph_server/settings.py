@@ -10,6 +10,8 @@ from omnigraph.errors import BadRequest
 
 __all__ = ["Settings"]
 
+_DIGITS = 18  # more of them is no limit of anything
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -40,7 +42,7 @@ class Settings:
             name = f"OMNIGRAPH_SERVER_{field.name.upper()}"
             if name not in env:
                 continue
-            if not env[name].isdecimal() or int(env[name]) < 1:
+            if not env[name].isdecimal() or len(env[name]) > _DIGITS or int(env[name]) < 1:
                 raise BadRequest(f"{name}={env[name]!r}: expected a whole number above zero")
             given[field.name] = int(env[name])
         return cls(**given)
