@@ -9,7 +9,7 @@ from omnigraph.arguments import expect_text
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import CompiledQuery
 from omnigraph.query.scope import did_you_mean
-from omnigraph.schema.literals import Mismatch, fit
+from omnigraph.schema.literals import Mismatch, fit, is_zero
 
 __all__ = ["bind_params"]
 
@@ -52,4 +52,7 @@ def bind_params(compiled: CompiledQuery, params: Mapping[str, Any]) -> dict[str,
         except Mismatch as error:
             message = f"query `{compiled.name}`, parameter `{name}`: {error}"
             raise BadRequest(message, details={"parameter": name}) from None
+        if type_.base == "Vector" and compiled.kind == "read" and bound[name] is not None and is_zero(bound[name]):
+            message = f"query `{compiled.name}`, parameter `{name}`: a vector of zeros has no direction"
+            raise BadRequest(message, code="zero_vector", details={"parameter": name})
     return bound

@@ -7,7 +7,7 @@ from omnigraph.query.ir import Call, Expr, Lit, Param, Prop
 from omnigraph.query.scope import Refused, Scope
 from omnigraph.query.unify import Given, shown
 from omnigraph.schema.catalog import INTEGERS, Type
-from omnigraph.schema.literals import Literal, Mismatch, fit
+from omnigraph.schema.literals import Literal, Mismatch, fit, is_zero
 
 __all__ = ["RANKINGS", "SEARCHES", "check_ranking", "check_search", "has_ranking", "refuse_search_here"]
 
@@ -105,7 +105,7 @@ def _query_vector(vector: Prop, query: Given) -> Expr:
             value = fit(query.expr.value, Type("Vector", dim=dim))
         except Mismatch as error:
             raise Refused("T15", str(error), query.place) from None
-        if not any(value):
+        if is_zero(value):
             raise Refused("T15", "a vector of zeros has no direction, and nothing is near it", query.place)
         return Lit(value, Type("Vector", dim=dim))
     if isinstance(query.expr, Param) and query.type.base == "Vector" and query.type.dim == dim:

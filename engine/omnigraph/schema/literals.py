@@ -11,6 +11,7 @@ import json
 import math
 import re
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 from omnigraph.records import dataclass
@@ -22,6 +23,7 @@ __all__ = [
     "Literal",
     "Mismatch",
     "fit",
+    "is_zero",
     "parse_date",
     "parse_datetime",
     "read_float",
@@ -36,6 +38,7 @@ BOUNDS = {
     "U64": (0, 2**64 - 1),
 }
 _MOST_F32 = struct.unpack("<f", b"\xff\xff\x7f\x7f")[0]
+_ZERO_F32 = 2.0**-150  # half of the least number above zero: rounds to zero
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _DATETIME = re.compile(
     r"(\d{4}-\d{2}-\d{2})[Tt ](\d{2}:\d{2}(?::\d{2}(?:\.(\d{1,9}))?)?)([Zz]|[+-]\d{2}:?\d{2})?", re.ASCII
@@ -199,7 +202,7 @@ def _fit_float(value: Any, base: str) -> float:
 
 
 def _fit_datetime(value: dt.datetime) -> dt.datetime:
-    if value.microsecond % 1000:
+    if value.microsecond % 1000 or getattr(value, "nanosecond", 0):  # pandas' times have nanoseconds beside
         raise Mismatch(f"{value.isoformat()} is finer than a millisecond")
     try:
         return value.replace(tzinfo=dt.UTC) if value.tzinfo is None else value.astimezone(dt.UTC)
@@ -219,6 +222,11 @@ def _fit_vector(value: Any, dim: int) -> tuple[float, ...]:
     ):
         return tuple(value)  # what all but strange vectors are, in a tenth of the time
     return tuple(_fit_float(item, "F32") for item in value)
+
+
+def is_zero(vector: Sequence[float]) -> bool:
+    """Whether a vector is all zeros as it is kept, in single precision: it has no direction."""
+    return all(abs(number) <= _ZERO_F32 for number in vector)
 
 
 def _article(type: Type) -> str:

@@ -10,7 +10,7 @@ from omnigraph.schema import ast
 from omnigraph.schema.annotations import COLUMN_WORDS, Refuser, annotation_values, check_embeds, check_renames
 from omnigraph.schema.bodies import Columns, check_defaults, check_of, columns_of, empty_together, range_of
 from omnigraph.schema.catalog import Check, Property, Range, Type
-from omnigraph.schema.literals import Literal, Mismatch, fit
+from omnigraph.schema.literals import Literal, Mismatch, fit, is_zero
 from omnigraph.schema.types import REFUSED, resolve_type
 
 __all__ = ["Key", "Members", "collect_members"]
@@ -205,7 +205,7 @@ def _default(refuser: Refuser, literal: Literal, type_: Type) -> Any:
         if type_.base == "Blob":
             raise Mismatch("a Blob has no default")
         value = fit(literal.python(), type_)
-        if type_.base == "Vector" and value is not None and not any(value):
+        if type_.base == "Vector" and value is not None and is_zero(value):
             raise Mismatch("a vector of zeros points nowhere")
         return value
     except Mismatch as error:

@@ -80,6 +80,12 @@ def test_parameters_in_their_json_forms(name: str, given: object, bound: object)
     assert set(out) == set("ildtevsubf")
 
 
+class Nanoseconds(dt.datetime):
+    """As pandas' Timestamp has them."""
+
+    nanosecond = 1
+
+
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -95,7 +101,10 @@ def test_parameters_in_their_json_forms(name: str, given: object, bound: object)
         ({"i": 1, "t": dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))}, "years 1 to 9999"),
         ({"i": 1, "t": dt.datetime(9999, 12, 31, 23, tzinfo=dt.timezone(-dt.timedelta(hours=1)))}, "years 1 to 9999"),
         ({"i": 1, "e": "c"}, "not one of a, b"),
+        ({"i": 1, "t": Nanoseconds(2026, 1, 31)}, "finer than a millisecond"),
         ({"i": 1, "v": [1.0]}, "a vector of 1"),
+        ({"i": 1, "v": [0, -0.0]}, "a vector of zeros"),
+        ({"i": 1, "v": [1e-46, 0]}, "a vector of zeros"),
         ({"i": 1, "v": [1.0, float("nan")]}, "not a finite number"),
         ({"i": 1, "v": [float("inf"), float("-inf")]}, "not a finite number"),
         ({"i": 1, "v": [0.0, -1e39]}, "out of the range of F32"),

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from omnigraph import read
-from omnigraph.errors import BadRequest
+from omnigraph.errors import BadRequest, LanguageError
 from omnigraph.query import bind_params, compile_query
 from omnigraph.read.postings import TextIndex
 from omnigraph.read.search import near_words, phrase_rows
@@ -257,6 +257,12 @@ def test_a_vector_without_direction_is_refused(ask: Ask) -> None:
     with pytest.raises(BadRequest) as refused:
         ask(body, "$v: Vector(3)", v=[0, 0, 0])
     assert refused.value.code == "zero_vector"
+    with pytest.raises(BadRequest) as refused:
+        ask(body.replace("Doc ", 'Doc $d.name = "nobody" '), "$v: Vector(3)", v=[0, 0, 0])
+    assert refused.value.code == "zero_vector"
+    for zeros in ("[0, 0, 0]", "[1e-46, 0, -0.0]"):
+        with pytest.raises(LanguageError, match="T15"):
+            ask(body.replace("$v", zeros))
 
 
 def test_rrf_joins_the_ranks_of_what_matches(ask: Ask) -> None:
