@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from datetime import datetime
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from omnigraph.cli.exits import UsageError
+from omnigraph.json_text import NotJson, read_json
 from omnigraph.points import parse_moment
 
 __all__ = [
@@ -84,11 +84,10 @@ def parse_params(text: str | None) -> dict[str, Any]:
         origin = text[1:]
         text = read_text(origin)
     try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UsageError(
-            f"{origin}:{error.lineno}:{error.colno}: not valid JSON: {error.msg}; write {_SHAPE}"
-        ) from None
+        value = read_json(text)
+    except NotJson as error:
+        place = origin if error.line is None else f"{origin}:{error.line}:{error.column}"
+        raise UsageError(f"{place}: not valid JSON: {error.problem}; write {_SHAPE}") from None
     if not isinstance(value, dict):
         raise UsageError(f"{origin}: expected a JSON object such as {_SHAPE}, got {type(value).__name__}")
     return value
@@ -123,3 +122,5 @@ def read_text(path: str) -> str:
         raise UsageError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    except ValueError as error:  # a NUL in the name
+        raise UsageError(f"{path!r}: {error}") from None

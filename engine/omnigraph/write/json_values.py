@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from omnigraph.json_text import NotJson, read_json
 from omnigraph.schema.catalog import Type
 
 __all__ = ["json_type", "json_value", "kind_name", "layout_hint", "value_of"]
@@ -58,20 +59,12 @@ def json_value(line: bytes) -> Any:
         ValueError: it isn't one JSON value of UTF-8; its words say why.
     """
     try:
-        value = json.loads(line.decode("utf-8").removeprefix("\ufeff"), parse_constant=_no_number, parse_float=_number)
-        if b"\\u" in line:
-            json.dumps(value, ensure_ascii=False).encode()  # half of a surrogate pair is no text
+        return read_json(line.decode("utf-8").removeprefix("\ufeff"), parse_float=_number)
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start + 1} of the line") from error
-    except UnicodeEncodeError as error:
-        raise ValueError("holds half of a surrogate pair (\\ud800 to \\udfff), which is no text") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"not one JSON record: {error.msg} at column {error.colno}{layout_hint(line)}") from error
-    except RecursionError as error:
-        raise ValueError("not one JSON record: nested too deeply") from error
-    except ValueError as error:
-        raise ValueError(f"not one JSON record: {error}") from error
-    return value
+    except NotJson as error:
+        place = "" if error.column is None else f" at column {error.column}{layout_hint(line)}"
+        raise ValueError(f"not one JSON record: {error.problem}{place}") from error
 
 
 def layout_hint(line: bytes) -> str:
@@ -80,10 +73,6 @@ def layout_hint(line: bytes) -> str:
     if start[:1] == b"[":
         return "; an array isn't read: write one record a line (jq -c '.[]' does)"
     return "; write each record on one line (jq -c . does)" if start == b"{" else ""
-
-
-def _no_number(text: str) -> None:
-    raise ValueError(f"{text} is no JSON number")
 
 
 def json_type(kind: Type) -> pa.DataType:

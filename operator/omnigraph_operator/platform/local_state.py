@@ -52,7 +52,7 @@ def read_json(path: Path) -> Any:
         return None
     except NotADirectoryError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise PlatformError(f"{path}: not JSON ({error}); remove the file or restore it") from error
 
 

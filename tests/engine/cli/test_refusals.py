@@ -54,6 +54,16 @@ def test_params_say_where_the_json_breaks() -> None:
         parse_params('{"name": }')
     with pytest.raises(UsageError, match="expected a JSON object"):
         parse_params("[1]")
+    for text, problem in {
+        "[" * 9_000: "nested too deeply",
+        '{"n": ' + "9" * 5_000 + "}": "holds a number of thousands of digits",
+        r'{"name": "\ud800"}': "holds half of a surrogate pair",
+        '{"n": NaN}': "NaN is no JSON number",
+    }.items():
+        with pytest.raises(UsageError, match=f"--params: not valid JSON: {problem}"):
+            parse_params(text)
+    with pytest.raises(UsageError, match="null"):
+        parse_params("@a\0b")
 
 
 def test_at_is_a_version_a_time_or_a_commit() -> None:
