@@ -226,6 +226,20 @@ def test_an_average_is_there_where_the_sum_is_too_large(memory_snapshot: Callabl
         ask("sum")
 
 
+def test_a_literal_in_braces_is_read_as_an_insert_reads_it(memory_snapshot: Callable[..., Any]) -> None:
+    catalog = compile_schema("node Row { name: String @key  f: F64  g: F32 }")
+    snapshot = memory_snapshot(catalog, {"node:Row": [{"id": "a", "name": "a", "f": 2.0**53, "g": 0.1}]})
+
+    def found(clauses: str, **params: Any) -> int:
+        text = f"query q($x: F64?, $n: I64?) {{ match {{ $r: Row {clauses} }} return {{ $r.name }} }}"
+        compiled = compile_query(text, catalog)
+        return read.execute(compiled, snapshot, bind_params(compiled, params)).num_rows
+
+    assert found("{ g: 0.1 }") == found("{ f: 9007199254740993 }") == 1
+    assert found("$r.g = 0.1") == found("$r.f = 9007199254740993") == 0
+    assert found("{ g: $x }", x=0.1) == found("{ f: $n }", n=2**53 + 1) == 0
+
+
 def test_parameters_in_expressions(column: Column) -> None:
     assert column("$r.i + $n", declared="$n: I64?", n=3) == [10, 1, None]
     assert column("$r.i + $n", declared="$n: I64?") == [None, None, None]
