@@ -13,7 +13,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv as pcsv
 
-from omnigraph.errors import BadRequest
 from omnigraph.records import dataclass
 from omnigraph.write.columns import kept_rows, not_text
 from omnigraph.write.mapping import SourceMapping
@@ -150,29 +149,17 @@ def _texts(raw: pa.RecordBatch, numbers: npt.NDArray[np.int64], others: list[NoR
 
 
 def _options(source: SourceMapping) -> tuple[pcsv.ReadOptions, pcsv.ParseOptions]:
-    known = {"delimiter", "quote", "escape", "encoding", "header"}
-    unknown = set(source.options) - known
-    if unknown:
-        raise BadRequest(
-            f"{source.label}: unknown CSV option {sorted(unknown)[0]!r}; known: {', '.join(sorted(known))}"
-        )
-    o = source.options
-    for name in ("delimiter", "quote", "escape"):
-        if name in o and len(str(o[name])) != 1:
-            raise BadRequest(f"{source.label}: the CSV option {name} is one character, not {o[name]!r}")
-    encoding = str(o.get("encoding", "utf8"))
-    try:
-        codecs.lookup(encoding)
-    except LookupError as error:
-        raise BadRequest(f"{source.label}: the CSV option encoding names none: {encoding!r}") from error
-    read = pcsv.ReadOptions(encoding=encoding, block_size=BLOCK_BYTES, use_threads=False)
-    if o.get("header", True) is False:
-        read.autogenerate_column_names = True
-    escape = o.get("escape")
+    given = source.options
+    read = pcsv.ReadOptions(
+        encoding=given.encoding,
+        block_size=BLOCK_BYTES,
+        use_threads=False,
+        autogenerate_column_names=not given.header,
+    )
     parse = pcsv.ParseOptions(
-        delimiter=str(o.get("delimiter", ",")),
-        quote_char=str(o.get("quote", '"')),
-        escape_char=str(escape) if escape is not None else False,
+        delimiter=given.delimiter or ",",
+        quote_char=given.quote or '"',
+        escape_char=given.escape or False,
         newlines_in_values=True,
     )
     return read, parse

@@ -18,21 +18,20 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 
 from omnigraph.errors import BadRequest
 from omnigraph.schema.catalog import Catalog, EdgeType, NodeType
+from omnigraph.write.forms import Constant, CsvOptions, DateFormat, Form, Text
 from omnigraph.yaml_text import NotYaml, read_text, read_yaml
 
-__all__ = ["ColumnPlan", "DateFormat", "Format", "Mapping", "SourceMapping", "bind_columns", "check_mapping"]
+__all__ = [
+    "ColumnPlan",
+    "DateFormat",
+    "Format",
+    "Mapping",
+    "SourceMapping",
+    "bind_columns",
+    "check_mapping",
+]
 
 Format = Literal["parquet", "csv", "arrow", "orc", "ndjson"]
-Constant = str | int | float | bool | None
-
-
-class DateFormat(BaseModel):
-    """How dates or times are written as text."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    pattern: str = Field(description="A strptime pattern, such as %d.%m.%Y")
-    zone: str = Field(default="UTC", description="IANA zone of times written without one")
 
 
 class SourceMapping(BaseModel):
@@ -40,20 +39,20 @@ class SourceMapping(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
-    path: str | None = Field(default=None, description="File or glob, relative to the mapping file")
-    table: str | None = Field(default=None, description="Name of a table instead of a path")
+    path: Text | None = Field(default=None, description="File or glob, relative to the mapping file")
+    table: Text | None = Field(default=None, description="Name of a table instead of a path")
     format: Format | None = Field(default=None, description="Default: by the file's suffix")
-    options: dict[str, Constant] = Field(default_factory=dict, description="Options of the format, such as delimiter")
-    node: str | None = Field(default=None, description="Node type the rows are")
-    edge: str | None = Field(default=None, description="Edge type the rows are")
-    columns: dict[str, str] = Field(default_factory=dict, description="Property: column, where the names differ")
-    constants: dict[str, Constant] = Field(default_factory=dict, description="Property: the value of every row")
-    from_: list[str] = Field(default_factory=list, alias="from", description="Columns of the source node's key")
-    to: list[str] = Field(default_factory=list, description="Columns of the target node's key")
-    id: str | None = Field(default=None, description="Column of the id, for edges and nodes without a key")
-    formats: dict[str, str | DateFormat] = Field(default_factory=dict, description="Property: how its text is written")
-    nulls: list[str] | None = Field(default=None, description="Texts that are null")
-    ignore: list[str] = Field(default_factory=list, description="Columns left out on purpose; * means all others")
+    options: CsvOptions = Field(default_factory=CsvOptions, description="Of CSV: how it is written")
+    node: Text | None = Field(default=None, description="Node type the rows are")
+    edge: Text | None = Field(default=None, description="Edge type the rows are")
+    columns: dict[Text, Text] = Field(default_factory=dict, description="Property: column, where the names differ")
+    constants: dict[Text, Constant] = Field(default_factory=dict, description="Property: the value of every row")
+    from_: list[Text] = Field(default_factory=list, alias="from", description="Columns of the source node's key")
+    to: list[Text] = Field(default_factory=list, description="Columns of the target node's key")
+    id: Text | None = Field(default=None, description="Column of the id, for edges and nodes without a key")
+    formats: dict[Text, Form] = Field(default_factory=dict, description="Property: how its text is written")
+    nulls: list[Text] | None = Field(default=None, description="Texts that are null")
+    ignore: list[Text] = Field(default_factory=list, description="Columns left out on purpose; * means all others")
 
     @model_validator(mode="after")
     def _one_of_each(self) -> SourceMapping:

@@ -268,11 +268,9 @@ def _report_type(findings: Findings, key: str, origin: pa.RecordBatch, bad: Arra
             if given is not None:
                 return f"{prop.name}: {blob_problem(given)}"
         value = it.show(row["at"]) if it.show is not None else value_text(it.column[row["at"]])
-        wanted = (
-            f"{prop.type} written as {it.form.pattern}"
-            if it.form is not None
-            else str(replace(prop.type, nullable=False))
-        )
+        wanted = str(replace(prop.type, nullable=False))
+        if it.form is not None:
+            wanted += f" written as {it.form.pattern}"
         return f"{prop.name}: {short(value)} is not {wanted}"
 
     findings.add_rows("type", key, numbered, bad, text, property=prop.name)

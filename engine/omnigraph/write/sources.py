@@ -460,6 +460,7 @@ def _relative(path: str, base: str) -> str:
 def _file(found: Found, label: str, format: str, mapping: SourceMapping | None) -> SourceFile:
     if format not in _SUFFIXES.values():
         raise BadRequest(f"{label}: {format} files can't be read; write them as Parquet, ORC, CSV, Arrow or NDJSON")
-    if mapping is not None and format == "csv" and _suffix(found.path) == ".tsv":
-        mapping = mapping.model_copy(update={"options": {"delimiter": "\t"} | mapping.options})
+    tabs = format == "csv" and _suffix(found.path) == ".tsv"
+    if mapping is not None and tabs and mapping.options.delimiter is None:
+        mapping = mapping.model_copy(update={"options": mapping.options.model_copy(update={"delimiter": "\t"})})
     return SourceFile(0, label, found.path, format, found.size, mapping)

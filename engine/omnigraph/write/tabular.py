@@ -69,7 +69,7 @@ def read_tabular(
         for plan, batch, start in mapped_batches(stream, source, format, row_groups, reading, label, local=local):
             rows, numbers = _records(batch, start, reading, source, file)
             yield typed_rows(rows, numbers, reading, source, plan, False, file, label)
-    except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeError) as error:
         raise unreadable(label, format, error) from error
 
 
@@ -98,9 +98,9 @@ def unreadable(label: str, format: str, error: BaseException) -> BadRequest:
         most, blobs = BLOCK_BYTES >> 20, BLOB_BLOCK_BYTES >> 20
         first = f"a line is longer than {most} MiB (of a type with Blobs {blobs} MiB), or a quote isn't closed"
     # A bad row that is text is told by its number; of one that isn't, Arrow can't hand the bytes over.
-    if isinstance(error, UnicodeDecodeError) and format != "csv":
+    if isinstance(error, UnicodeError) and format != "csv":
         first = "the name of a column is no UTF-8"
-    elif isinstance(error, UnicodeDecodeError) or (format == "csv" and "columns, got" in first):
+    elif isinstance(error, UnicodeError) or (format == "csv" and "columns, got" in first):
         first = "it holds bytes that are no text in its encoding (UTF-8 unless the mapping says options: {encoding: …})"
     return BadRequest(
         f"{label}: can't be read as {format}: {first}. Write the file anew, or name its format in the mapping",

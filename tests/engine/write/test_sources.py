@@ -20,6 +20,7 @@ import pyarrow.feather as feather
 import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
+from pydantic import ValidationError
 
 from omnigraph.errors import BadRequest
 from omnigraph.schema import compile_schema
@@ -378,6 +379,8 @@ def test_a_bad_value_in_a_table_names_its_row(tmp_path: Path) -> None:
     assert "p.parquet row 3: Person: age: 1099511627776 is not I32" in lines[1]
 
 
+NO_ENCODINGS = ("klingon", "hex", "rot13", "base64", "zlib", "punycode", "undefined", "a\0b", "é")
+CHARACTERS, NO_CHARACTERS = ("delimiter", "quote", "escape"), ("::", "", "é", "€", "\0", "\n", "\r")
 BYTES = pa.array([b"ada", b"\xff", b"bob", None])
 
 
@@ -528,12 +531,72 @@ def test_a_line_of_csv_that_is_too_long_says_how_long_it_may_be(tmp_path: Path) 
         read_all(None, Mapping.parse("sources: [{path: a.csv, node: Person}]", base=tmp_path))
 
 
-@pytest.mark.parametrize("options", [{"encoding": "klingon"}, {"delimiter": "::"}, {"quote": ""}])
-def test_a_csv_option_that_is_none_is_named(tmp_path: Path, options: dict[str, str]) -> None:
-    (tmp_path / "a.csv").write_text("slug\na\n")
-    mapping = Mapping.model_validate({"sources": [{"path": "a.csv", "node": "Person", "options": options}]})
-    with pytest.raises(BadRequest, match=f"CSV option {next(iter(options))}"):
-        read_all(str(tmp_path), mapping)
+@pytest.mark.parametrize(
+    ("how", "says"),
+    [
+        *(({"options": {"encoding": name}}, "options.encoding: .* names no encoding") for name in NO_ENCODINGS),
+        *(({"options": {name: c}}, f"options.{name}: takes one ASCII") for name in CHARACTERS for c in NO_CHARACTERS),
+        ({"options": {"delimiter": 1}}, "options.delimiter: "),
+        ({"options": {"quote": ","}}, "options: .*different"),
+        ({"options": {"escape": '"'}}, "options: .*different"),
+        ({"options": {"header": 0}}, "options.header: "),
+        ({"options": {"header": "false"}}, "options.header: "),
+        ({"options": {"headr": False}}, "options.headr: "),
+        ({"formats": {"seen": {"pattern": "%d.%m.%Y", "zone": "Foo/Bar"}}}, "formats.seen: 'Foo/Bar' is no IANA"),
+        ({"formats": {"seen": {"pattern": "%d.%m.%Y", "zone": ""}}}, "formats.seen: '' is no IANA"),
+        ({"formats": {"born": "%d.%Q"}}, "formats.born: .*'%Q', which strptime"),
+        ({"formats": {"born": "%d %"}}, "formats.born: .*'%', which strptime"),
+        ({"formats": {"born": "%d\0"}}, "formats.born: .*which strptime"),
+        ({"formats": {"born": ""}}, "formats.born: .*no part of a date"),
+        ({"formats": {"born": "%%d"}}, "formats.born: .*no part of a date"),
+    ],
+)
+def test_what_a_mapping_says_of_texts_is_checked_in_it(how: dict[str, Any], says: str) -> None:
+    with pytest.raises(BadRequest, match=rf"sources\[0\]\.{says}"):
+        Mapping.parse(json.dumps({"sources": [{"path": "a.csv", "node": "Person"} | how]}))
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"formats": {"born": "%d\ud800"}},
+        {"constants": {"status": "\ud800"}},
+        {"nulls": ["\ud800"]},
+        {"columns": {"slug": "\ud800"}},
+        {"ignore": ["\ud800"]},
+        {"path": "\ud800"},
+    ],
+    ids=lambda how: next(iter(how)),
+)
+def test_a_mapping_made_in_python_holds_no_half_characters(how: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="holds half of a surrogate pair"):
+        Mapping.model_validate({"sources": [{"path": "a.csv", "node": "Person"} | how]})
+
+
+def test_csv_is_read_as_its_options_say(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("'a;b'|é\\|ß\n".encode("utf-16"))
+    (tmp_path / "b.csv").write_bytes(b"a\x01b\n")
+    (tmp_path / "c.tsv").write_bytes(b"a,b\n")
+    given = {"a": {"delimiter": "|", "quote": "'", "escape": "\\", "encoding": "utf-16"}, "b": {"delimiter": "\x01"}}
+    for name, options in (given | {"c": {"delimiter": ","}}).items():
+        how = {"node": "Part", "columns": {"a": "f0", "b": "f1"}, "options": {"header": False} | options}
+        path = next(tmp_path.glob(f"{name}.*"))
+        mapping = Mapping.parse(json.dumps({"sources": [{"path": path.name} | how]}), base=tmp_path)
+        _, _, lines = read_all(None, mapping)
+        cell = "é|ß" if name == "a" else "b"
+        assert lines[1] == f'  {path.name} row 1: Part: b: "{cell}" is not I32'
+
+
+def test_times_of_a_pattern_are_taken_in_their_zone() -> None:
+    table = pa.table({"slug": ["a"], "seen": ["01.02.2020 10:00"]})
+    for zone, hours in (("Europe/Berlin", 1), ("+02:00", 2), ("UTC", 0)):
+        form = {"seen": {"pattern": "%d.%m.%Y %H:%M", "zone": zone}}
+        mapping = Mapping.parse(json.dumps({"sources": [{"table": "t", "node": "Person", "formats": form}]}))
+        with plan_sources({"t": table}, mapping, CATALOG) as plan:
+            (batch,) = plan.read(plan.files[0], Reading(CATALOG, OPERATION))
+        assert batch.rows.column("seen").view(pa.int64()).to_pylist() == [1580551200000 - hours * 3600_000]
+    _, _, lines = read_all({"t": table.set_column(1, "seen", [["x"]])}, mapping)
+    assert lines[1].endswith('seen: "x" is not DateTime written as %d.%m.%Y %H:%M')
 
 
 @pytest.mark.parametrize("suffix", ["parquet", "orc"])
@@ -733,6 +796,7 @@ def test_cells_of_csv_may_be_empty_whatever_their_type(tmp_path: Path) -> None:
         ("slug\nq\n".encode("utf-16"), ""),
         (b"slug,n\nq\xe4,1,2\n", ""),
         (b"slug\nq\xe4\n", ", options: {encoding: ascii}"),
+        ("slug\nq\n".encode("utf-16-le"), ", options: {encoding: utf-16}"),
     ],
 )
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Arrow's, of the third
