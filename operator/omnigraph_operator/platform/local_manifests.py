@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,13 +13,16 @@ from omnigraph.yaml_text import NotYaml, Place, read_documents, read_text, read_
 from omnigraph_operator.model.common import GROUP, VERSION
 from omnigraph_operator.model.crd import KINDS
 from omnigraph_operator.platform.local_sources import secret_data
-from omnigraph_operator.platform.local_validate import Finding, validate
+from omnigraph_operator.platform.local_validate import Finding, not_texts, short, validate
 
 __all__ = ["Manifest", "ManifestError", "Manifests", "read_manifests"]
 
 KUSTOMIZATIONS = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 # What a manifest for a cluster may well hold beside ours, and that means nothing without one.
 IGNORED = frozenset({"Namespace", "PersistentVolumeClaim", "ServiceAccount", "Role", "RoleBinding"})
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 
 class ManifestError(Exception):
@@ -70,8 +74,11 @@ def read_manifests(paths: Iterable[str]) -> Manifests:
     out = Manifests()
     problems: list[str] = []
     seen: dict[tuple[str, str, str], str] = {}
-    for manifest in _documents(paths, out, problems):
-        problems += _accept(manifest, out, seen)
+    try:
+        for manifest in _documents(paths, out, problems):
+            problems += _accept(manifest, out, seen)
+    except OSError as error:  # a folder that may not be listed, a name too long for a file
+        problems.append(f"{error.filename}: can't be read: {error.strerror}")
     if not out.objects and not problems:
         problems.append(f"{', '.join(paths)}: no {', '.join(KINDS)} is declared here")
     if problems:
@@ -116,15 +123,24 @@ def _files(path: Path, problems: list[str], above: frozenset[Path]) -> Iterator[
         problems.append(f"{kustomization}: includes itself")
         return
     try:
-        content = read_yaml(read_text(kustomization), str(kustomization)) or {}
+        content = read_yaml(read_text(kustomization), str(kustomization))
     except NotYaml as error:
         problems.append(error.message)
+        return
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        problems.append(f"{kustomization}: a kustomization is a mapping, not {short(content)}")
+        return
+    resources = content.get("resources")
+    resources = [] if resources is None else resources
+    if not isinstance(resources, list) or not all(isinstance(r, str) for r in resources):
+        problems.append(f"{kustomization}: resources: a list of paths is needed, not {short(resources)}")
         return
     unknown = sorted(set(content) - {"apiVersion", "kind", "resources", "metadata"})
     if unknown:
         problems.append(f"{kustomization}: only resources are understood without a cluster, not {', '.join(unknown)}")
-    for resource in content.get("resources") or ():
-        target = path / str(resource)
+    for resource in resources:
+        target = path / resource
         if not target.exists():
             problems.append(f"{kustomization}: resources: {resource}: there is no such file or folder")
             continue
@@ -138,12 +154,15 @@ def _parse(text: str, file: str, folder: Path, problems: list[str]) -> Iterator[
             if value is None:
                 continue
             if not isinstance(value, dict):
-                problems.append(f"{file}:{lines[()]}: a manifest is a mapping, not {value!r}")
+                problems.append(f"{file}:{lines[()]}: a manifest is a mapping, not {short(value)}")
                 continue
             if value.get("kind") == "List" and isinstance(value.get("items"), list):
                 for i, item in enumerate(value["items"]):
                     inner = {p[2:]: n for p, n in lines.items() if p[:2] == ("items", i)}
-                    yield Manifest(item, file, folder, inner)
+                    if isinstance(item, dict):
+                        yield Manifest(item, file, folder, inner)
+                    else:
+                        problems.append(f"{file}:{inner[()]}: items[{i}]: a manifest is a mapping, not {short(item)}")
                 continue
             yield Manifest(value, file, folder, lines)
     except NotYaml as error:
@@ -160,29 +179,46 @@ def _accept(manifest: Manifest, out: Manifests, seen: dict[tuple[str, str, str],
     name = meta.get("name") if isinstance(meta, dict) else None
     if not isinstance(meta, dict) or not isinstance(name, str):
         return [manifest.at(("metadata",), "metadata.name is needed")]
-    namespace = str(meta.setdefault("namespace", "default"))
+    namespace = meta["namespace"] = "default" if meta.get("namespace") is None else meta["namespace"]
+    if not isinstance(namespace, str):
+        return [manifest.at(("metadata", "namespace"), f"metadata.namespace: a text is needed, not {short(namespace)}")]
     identity = (namespace, kind, name)
     if identity in seen:
         return [
             manifest.at(("metadata", "name"), f"{kind} {name} is declared a second time, first in {seen[identity]}")
         ]
     seen[identity] = f"{manifest.file}:{manifest.line(())}"
-    if api == "v1" and kind == "ConfigMap":
-        out.config_maps[namespace, name] = {k: str(v) for k, v in (obj.get("data") or {}).items()}
-        return []
-    if api == "v1" and kind == "Secret":
-        try:
-            out.secrets[namespace, name] = secret_data(obj)
-        except ValueError as error:
-            return [manifest.at(("data",), str(error))]
-        return []
     if kind in IGNORED and not api.startswith(f"{GROUP}/"):
         return []
+    findings = [*_names(namespace, name), *not_texts(meta, "labels", "annotations", above=("metadata",))]
+    if api == "v1" and kind in ("ConfigMap", "Secret"):
+        findings += not_texts(obj, "data", "stringData")
+        try:
+            if not findings and kind == "ConfigMap":
+                out.config_maps[namespace, name] = dict(obj.get("data") or {})
+            elif not findings:
+                out.secrets[namespace, name] = secret_data(obj)
+        except ValueError as error:
+            return [manifest.at(("data",), str(error))]
+        return _told(manifest, findings)
     if api != f"{GROUP}/{VERSION}" or kind not in KINDS:
         known = ", ".join(f"{GROUP}/{VERSION} {k}" for k in KINDS)
         return [manifest.at(("kind",), f"{api} {kind} isn't understood here; known: {known}, v1 ConfigMap, v1 Secret")]
-    findings: list[Finding] = validate(KINDS[kind], obj)
+    findings += validate(KINDS[kind], obj)
     out.objects.append(manifest)
+    return _told(manifest, findings)
+
+
+def _names(namespace: str, name: str) -> Iterator[Finding]:
+    """What is wrong with them: they become folders, and on a cluster they are checked as well."""
+    for field_, text, longest in (("namespace", namespace, 63), ("name", name, 253)):
+        if len(text) > longest or not _NAME.fullmatch(text):
+            yield Finding(
+                ("metadata", field_), f"{short(text)}: use lower-case letters, digits, '-' and '.', at most {longest}"
+            )
+
+
+def _told(manifest: Manifest, findings: Iterable[Finding]) -> list[str]:
     return [manifest.at(f.place, f"{_dotted(f.place)}{f.message}") for f in findings]
 
 

@@ -119,19 +119,21 @@ class Sources:
             return Source(digest, None, None, uri)
         hasher = hashlib.sha256()
         size = 0
-        for pattern in [base / p for p in reference.patterns] or [base]:
-            paths = sorted(p for p in glob.glob(str(pattern), recursive=True) if os.path.isfile(p))
-            if not paths and pattern.is_dir():
-                paths = sorted(str(p) for p in pattern.iterdir() if p.is_file())
-            if not paths:
-                return Source(error=f"{reference.key}: {pattern}: there is no such file")
-            for path in paths:
-                try:
+        path = str(base)
+        try:
+            for pattern in [base / p for p in reference.patterns] or [base]:
+                path = str(pattern)
+                paths = sorted(p for p in glob.glob(path, recursive=True) if os.path.isfile(p))
+                if not paths and pattern.is_dir():
+                    paths = sorted(str(p) for p in pattern.iterdir() if p.is_file())
+                if not paths:
+                    return Source(error=f"{reference.key}: {pattern}: there is no such file")
+                for path in paths:
                     stat = os.stat(path)
-                    hasher.update(f"{os.path.relpath(path, base)}\0{self._digest(path, stat)}\0".encode())
-                except OSError as error:
-                    return Source(error=f"{reference.key}: {path}: {error.strerror}")
-                size += stat.st_size
+                    hasher.update(os.fsencode(f"{os.path.relpath(path, base)}\0{self._digest(path, stat)}\0"))
+                    size += stat.st_size
+        except OSError as error:
+            return Source(error=f"{reference.key}: {path}: {error.strerror}")
         return Source(hasher.hexdigest()[:32], size, None, uri)
 
     def _digest(self, path: str, stat: os.stat_result) -> str:
@@ -143,7 +145,7 @@ class Sources:
 
 
 def secret_data(obj: Mapping[str, Any]) -> dict[str, str]:
-    """The decoded values of a Secret; `stringData` goes before `data`.
+    """The decoded values of a Secret whose values are texts; `stringData` goes before `data`.
 
     Raises:
         ValueError: a value of `data` isn't base64 text.

@@ -253,10 +253,7 @@ class Up:
         while not stop.is_set():
             if changed.is_set():
                 changed.clear()
-                try:
-                    self.accept(read_manifests(paths))
-                except ManifestError as error:
-                    self._show("bad", f"{error}\nwhat was accepted before stays in force")
+                self.accept_again(paths)
             self._take_up_deleted()
             self.step()
             stop.wait(BUSY_SECONDS)
@@ -264,6 +261,13 @@ class Up:
         self.stop_all("`omnigraph up` has ended")
         watcher.join(timeout=2)
         return 0
+
+    def accept_again(self, paths: Sequence[str]) -> None:
+        """Take up manifests that were edited; what is wrong with them is shown and changes nothing."""
+        try:
+            self.accept(read_manifests(paths))
+        except ManifestError as error:
+            self._show("bad", f"{error}\nwhat was accepted before stays in force")
 
     def _take_up_deleted(self) -> None:
         for uid, watched in self._objects.items():

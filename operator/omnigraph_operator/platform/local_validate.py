@@ -12,7 +12,7 @@ import cel
 
 from omnigraph_operator.model.crd import Kind, crd
 
-__all__ = ["Finding", "validate"]
+__all__ = ["Finding", "not_texts", "short", "validate"]
 
 Place = tuple[str | int, ...]
 Node = Mapping[str, Any]
@@ -71,6 +71,24 @@ def validate(kind: Kind, obj: dict[str, Any], old: Mapping[str, Any] | None = No
     return findings
 
 
+def not_texts(obj: Mapping[str, Any], *fields: str, above: Place = ()) -> list[Finding]:
+    """What keeps fields from being texts by name, if they are there. Shows no value: it may be secret."""
+    out: list[Finding] = []
+    for field in fields:
+        value = {} if obj.get(field) is None else obj[field]
+        if not isinstance(value, dict):
+            out.append(Finding((*above, field), f"texts by name are needed, not {type(value).__name__}"))
+            continue
+        wrong = {name: type(inner).__name__ for name, inner in value.items() if not isinstance(inner, str)}
+        out += [Finding((*above, field, name), f"a text is needed, not {kind}") for name, kind in wrong.items()]
+    return out
+
+
+def short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
 def _check(node: Node, value: Any, place: Place, old: Any) -> list[Finding]:
     if node.get("x-kubernetes-int-or-string"):
         return [] if isinstance(value, str | int) else [Finding(place, f"a number or a text is needed, not {value!r}")]
@@ -117,8 +135,9 @@ def _check_array(node: Node, value: list[Any], place: Place, old: Any) -> list[F
     keys = node.get("x-kubernetes-list-map-keys")
     seen: set[tuple[Any, ...]] = set()
     for i, item in enumerate(value):
-        out += _check(node["items"], item, (*place, i), None)
-        if keys and isinstance(item, dict):
+        found = _check(node["items"], item, (*place, i), None)
+        out += found
+        if keys and not found:  # its keys are what the schema says, and so no lists
             key = tuple(item.get(k) for k in keys)
             if key in seen:
                 out.append(Finding((*place, i, keys[0]), f"{', '.join(map(str, key))} is given twice"))
