@@ -159,7 +159,8 @@ def _done_in_words(done: SchemaResult) -> str:
 def _offline(accepted: str, desired: str, allow_data_loss: bool) -> MigrationPlan:
     from omnigraph.schema import compile_schema, ir_of, plan_migration
 
-    old, new = (compile_schema(read_text(path), file=path) for path in (accepted, desired))
+    old = compile_schema(read_text(accepted), file=accepted, accepted=True)
+    new = compile_schema(read_text(desired), file=desired)
     return plan_migration(ir_of(old), new, allow_data_loss=allow_data_loss)
 
 

@@ -21,7 +21,8 @@ _MOST_REPEATS = 1000
 """RE2's own limit for one repeat and for the product of nested ones."""
 
 _MOST_STEPS = 20_000
-"""Of a pattern written out in full; keeps the compiled program well within RE2's memory."""
+"""Of a pattern written out in full: 35 instructions each fill RE2's memory. A range of characters takes 9 of them at
+most, more where case is ignored."""
 
 _REFUSED = {
     "ASSERT": "look-ahead and look-behind",
@@ -60,7 +61,7 @@ def refuse_regex(pattern: str) -> str | None:
             if str(operation) in _REFUSED:
                 return f"{_REFUSED[str(operation)]} {_NOT_LINEAR}"
         # A class of Unicode is a program of hundreds of steps; which set holds one isn't known any more.
-        _measure(tree, 1, 20 + 80 * len(re.findall(r"\\[pP]", pattern)))
+        _measure(tree, 1, 80 * len(re.findall(r"\\[pP]", pattern)))
     except (re.error, OverflowError, RecursionError, _Refused) as error:
         return str(error) or "too complex"
     return None
@@ -122,8 +123,8 @@ def _escape(c: str, in_class: bool) -> str:
     raise _Refused(f"`\\{c}` has no meaning here{hint.get(c, '')}")
 
 
-def _measure(tree: Any, times: int, of_set: int) -> int:
-    """How many steps the pattern has written out in full, `times` times; `of_set` are the steps of a set.
+def _measure(tree: Any, times: int, unicode: int) -> int:
+    """How many steps the pattern has written out in full, `times` times; any set takes `unicode` more.
 
     Raises:
         _Refused: too many, or a repeat over the limit.
@@ -136,13 +137,15 @@ def _measure(tree: Any, times: int, of_set: int) -> int:
             most = low if high == op.MAXREPEAT else high
             if max(low, most) * times > _MOST_REPEATS and max(low, most) > 1:
                 raise _Refused(f"a repeat of more than {_MOST_REPEATS} is not supported")
-            steps += _measure(inner, times * max(1, low, most), of_set) * max(1, low, most)
+            steps += _measure(inner, times * max(1, low, most), unicode) * max(1, low, most)
         elif name == "SUBPATTERN":
-            steps += _measure(argument[3], times, of_set)
+            steps += _measure(argument[3], times, unicode)
         elif name == "BRANCH":
-            steps += sum(_measure(branch, times, of_set) for branch in argument[1])
+            steps += sum(_measure(branch, times, unicode) for branch in argument[1])
+        elif name == "IN":
+            steps += max(20, len(argument)) + unicode
         else:
-            steps += {"IN": of_set, "ANY": 10}.get(name, 1)
+            steps += {"ANY": 10, "NOT_LITERAL": 10}.get(name, 1)
     if steps > _MOST_STEPS:
         raise _Refused("it is too large written out in full; use fewer repeats")
     return steps

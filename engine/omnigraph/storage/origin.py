@@ -90,7 +90,8 @@ def catalog_of(store: Store, tables: Mapping[str, TableRef]) -> Catalog:
     columns = _columns(store, tables)
     catalog = next((c for c in _accepted(store) if fits(c, columns)), None)
     if catalog is None:
-        catalog = compile_schema(_derived(store, tables, columns, _accepted(store)), file="<the tables>")
+        text = _derived(store, tables, columns, _accepted(store))
+        catalog = compile_schema(text, file="<the tables>", accepted=True)
     with _lock:
         _catalogs[key] = catalog
         while len(_catalogs) > CATALOGS_KEPT:
@@ -120,11 +121,11 @@ def adopt_schema(store: Store, tables: Mapping[str, TableRef]) -> str:
 
 def _accepted(store: Store) -> Iterator[Catalog]:
     """The schemas this root holds, the present one first."""
-    yield compile_schema(store.files.read("_schema.pg").decode(), file="_schema.pg")
+    yield compile_schema(store.files.read("_schema.pg").decode(), file="_schema.pg", accepted=True)
     for name in store.files.list("_schemas"):
         source = store.files.read(f"_schemas/{name}")
         if f"{hashlib.sha256(source).hexdigest()}.pg" == name:
-            yield compile_schema(source.decode(), file=f"_schemas/{name}")
+            yield compile_schema(source.decode(), file=f"_schemas/{name}", accepted=True)
 
 
 def _columns(store: Store, tables: Mapping[str, TableRef]) -> dict[str, pa.Schema | None]:

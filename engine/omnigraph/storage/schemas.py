@@ -69,7 +69,7 @@ def load_catalog(files: Files, schema_hash: str) -> Catalog:
     from omnigraph.schema import compile_schema  # the grammar is loaded where it is first needed
 
     name = schema_file(schema_hash)
-    catalog = compile_schema(_read(files, name, schema_hash).decode(), file=name)
+    catalog = compile_schema(_read(files, name, schema_hash).decode(), file=name, accepted=True)
     remember(catalog)
     return catalog
 
@@ -89,7 +89,7 @@ def compiling_beside(files: Files) -> Iterator[None]:
             if not known:
                 from omnigraph.schema import compile_schema
 
-                remember(compile_schema(source.decode()))
+                remember(compile_schema(source.decode(), accepted=True))
 
     thread = threading.Thread(target=compile_copy, name="omnigraph-schema", daemon=True)
     thread.start()

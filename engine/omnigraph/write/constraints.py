@@ -7,7 +7,6 @@ wrong to a `Findings`; none raises, none reads storage. What they need of the co
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -73,15 +72,21 @@ def check_values(
                 property=bound.property,
             )
     for check in entity.checks:
-        if check.property in names:
-            findings.add_rows(
-                "check",
-                key,
-                rows,
-                pc.invert(_matches(rows.column(check.property), check.pattern)),
-                lambda row, c=check: f"{c.property} is {row[c.property]!r}, which doesn't match @check {c.pattern!r}",  # type: ignore[misc]
-                property=check.property,
-            )
+        if check.property not in names:
+            continue
+        column, why = rows.column(check.property), "doesn't match"
+        try:
+            wrong = pc.invert(pc.match_substring_regex(column, f"\\A(?:{check.pattern})\\z"))
+        except pa.ArrowInvalid:  # a schema of older days may hold one that is too large
+            wrong, why = pc.is_valid(column), "can't be matched: apply a schema that has another"
+        findings.add_rows(
+            "check",
+            key,
+            rows,
+            wrong,
+            lambda row, c=check, w=why: f"{c.property} is {row[c.property]!r}, which {w} @check {c.pattern!r}",  # type: ignore[misc]
+            property=check.property,
+        )
 
 
 def _outside(column: Column, low: int | float | None, high: int | float | None) -> list[Column]:
@@ -160,17 +165,6 @@ def _check_property(key: str, prop: Property, rows: Rows, findings: Findings, ex
             lambda row: f"{name} holds null, NaN or infinity, or is all zeros",
             property=name,
         )
-
-
-def _matches(column: Column, pattern: str) -> Column:
-    """Whether the whole text matches; null stays null. RE2 where it can, else Python's engine on distinct values."""
-    try:
-        return pc.match_substring_regex(column, f"\\A(?:{pattern})\\z")
-    except pa.ArrowInvalid:
-        compiled = re.compile(pattern)
-        encoded = one_chunk(column).dictionary_encode()
-        good = pa.array([compiled.fullmatch(v) is not None for v in encoded.dictionary.to_pylist()], pa.bool_())
-        return good.take(encoded.indices)
 
 
 # ---- sets of rows ---------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import omnigraph
-from omnigraph.errors import BadRequest, Conflict
+from omnigraph.errors import BadRequest, Conflict, LanguageError
 from omnigraph.graph import Graph
 from omnigraph.storage import Repository
 from omnigraph.storage.layout import fnv1a64
@@ -558,3 +558,30 @@ def test_a_table_that_a_branch_reads_from_another_one_is_not_changed_there(tmp_p
     assert caught.value.code == "inherited_table"
     assert graph.head("old").id == before.id
     sound(graph)
+
+
+def test_a_schema_whose_regular_expression_would_be_refused_now_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    large = "[^" + "".join(chr(0x4E00 + 7 * i) for i in range(1000)) + "]{0,900}"
+    stored = PEOPLE.replace("mail: String?", f'mail: String?  @check(mail, "{large}")')
+    with monkeypatch.context() as older:
+        older.setattr("omnigraph.schema.regex.refuse_regex", lambda pattern: None)
+        made(tmp_path, stored, '{"type": "Person", "data": {"name": "ann", "kind": "a"}}')
+    monkeypatch.setattr("omnigraph.storage.schemas._catalogs", {})
+    graph = omnigraph.open(tmp_path / "graph.omni")
+    assert graph.query("query q() { match { $p: Person } return { $p.name } }").table.num_rows == 1
+    graph.mutate('query q() { insert Person { name: "bob", kind: "b" } }')
+    for write in (
+        lambda: graph.load('{"type": "Person", "data": {"name": "cy", "kind": "b", "mail": "x"}}'),
+        lambda: graph.mutate('query q() { update Person set { mail: "x" } where name = "bob" }'),
+    ):
+        with pytest.raises(BadRequest, match="can't be matched: apply a schema that has another"):
+            write()
+    sound(graph)
+    with pytest.raises(LanguageError, match="too large written out"):
+        graph.schema.apply(stored + "node More { a: String? }")
+    graph.schema.apply(PEOPLE.replace("mail: String?", 'mail: String?  @check(mail, "[a-z]*")'))
+    graph.mutate('query q() { update Person set { mail: "x" } where name = "bob" }')
+    with pytest.raises(BadRequest, match="doesn't match @check"):
+        graph.mutate('query q() { update Person set { mail: "X" } where name = "bob" }')

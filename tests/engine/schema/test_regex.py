@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import bisect
+import random
 import re
 import warnings
 
@@ -68,6 +70,36 @@ def test_both_engines_agree_on_plain_patterns(pattern: str, text: str) -> None:
     assert pc.match_substring_regex(pa.array([text]), f"\\A(?:{pattern})\\z").to_pylist() == [ours]
 
 
+def written_set(rng: random.Random) -> str:
+    """A set of characters: few or many, anywhere in Unicode or close together, alone or in ranges, or all but them."""
+    planes = [(0x20, 0x7F), (0x80, 0x7FF), (0x370, 0x2FFF), (0x800, 0xFFFF), (0x10000, 0x10FFFF), (0, 0x10FFFF)]
+    low, high = rng.choice(planes)
+    longest = rng.choice([0, 0, 30, 3000])
+    step = rng.choice([0, 0, 2, 7, 17, 997])
+    items = []
+    for i in range(int(2 ** rng.uniform(0, 11))):
+        first = low + step * i if step else rng.randint(low, high)
+        last = first + rng.randint(0, longest)
+        if last <= high and not (first <= 0xDFFF and last >= 0xD800):
+            items.append(f"\\x{{{first:x}}}" + (f"-\\x{{{last:x}}}" if last > first else ""))
+    items += rng.sample(["\\d", "\\W", "[:alpha:]", "\\pL", "\\P{Nd}", "\\p{Han}"], rng.choice([0, 0, 0, 1, 2]))
+    return f"[{rng.choice(['', '^'])}{''.join(items) or 'a'}]"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_the_largest_that_is_accepted_is_understood(seed: int) -> None:
+    rng = random.Random(seed)
+    inner = rng.choice(["{}", "{}", "{}|[^\U00010ffe]", "(?:{}a)?.", "[^\u13a0]{}"]).format(written_set(rng))
+    flag, copies = rng.choice(["", "(?i)"]), rng.choice([1, 1, 3, 20])
+
+    def pattern(most: int) -> str:
+        return flag + f"(?:{inner}){{0,{most}}}" * copies
+
+    most = bisect.bisect(range(1, 1001), False, key=lambda n: refuse_regex(pattern(n)) is not None)
+    if most:
+        assert understood(pattern(most)), (seed, most)
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -81,6 +113,9 @@ def test_both_engines_agree_on_plain_patterns(pattern: str, text: str) -> None:
         "(a{30}){30}",
         ".{0,1000}",
         r"\pL{0,150}",
+        "[^,]{1,1000}",
+        r"[^\x{4e00}-\x{9fff}a-zA-Z0-9_.,;:-]{0,1000}",
+        r"[a-zA-Z0-9._%+-]{1,64}@[a-zA-Z0-9.-]{1,255}\.[a-zA-Z]{2,63}",
         "[a[](?:b)[^]-]",
         "",
     ],
@@ -109,6 +144,8 @@ def test_accepted(pattern: str) -> None:
         ("(a{40}){40}", "more than 1000"),
         ("((([a-z]{1,9}){1,9}){1,9}[a-z]{900}){1,2}", "more than 1000"),
         (r"\pL{1000}", "too large"),
+        ("[^" + "".join(chr(0x4E00 + 7 * i) for i in range(1000)) + "]{900}", "too large"),
+        ("[^" + "".join(chr(0x4E00 + 17 * i) for i in range(400)) + "]{1000}", "too large"),
         (r"(?i)[\pL\pN]{800}", "too large"),
         (r"\p{Klingon}", "no class of characters"),
         ("[[:alfa:]]", "no class of characters"),
