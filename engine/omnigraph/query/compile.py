@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterable, Iterator, Sequence
 
 from omnigraph.arguments import expect_text
 from omnigraph.errors import BadRequest, Diagnostic, LanguageError, NotFound
 from omnigraph.query import ast
 from omnigraph.query.ir import CompiledQuery, Operator, ParamDecl, ResultColumn, Statement
 from omnigraph.query.mutations import check_mutation
+from omnigraph.query.nesting import MAX_DEPTH, parts
 from omnigraph.query.parser import parse_each_query
 from omnigraph.query.reads import check_read
 from omnigraph.query.scope import Scope, did_you_mean
 from omnigraph.records import dataclass
-from omnigraph.schema.ast import Name
+from omnigraph.schema.ast import Place
 from omnigraph.schema.catalog import Catalog, Type
 from omnigraph.schema.literals import Literal
 from omnigraph.schema.source import SourceText
@@ -38,6 +38,8 @@ MAX_COLUMNS = 1000
 
 MAX_STATEMENTS = 2000
 """Most statements of one mutation."""
+
+_TooMuch = tuple[str, Place, str]
 
 _cache: OrderedDict[tuple[str, str, str], dict[str, CompiledQuery]] = OrderedDict()
 _lock = threading.Lock()
@@ -131,10 +133,9 @@ def check_text(source: SourceText, catalog: Catalog) -> tuple[list[CheckedQuery]
 def _query(node: ast.QueryNode, source: SourceText, catalog: Catalog, found: list[Diagnostic]) -> CompiledQuery:
     span = source.span(*node.name.place)
     is_read = isinstance(node.body, ast.ReadBody)
-    too_much = next(_too_much(node.body), None) if len(source.text) > 2 * MAX_CLAUSES else None
+    too_much = next(_too_much(node.body), None) if len(source.text) > MAX_DEPTH else None
     if too_much is not None:
-        words, place = too_much
-        hint = "split it, or give the values as a list parameter"
+        words, place, hint = too_much
         found.append(Diagnostic("Q000", words, source.span(*place), hint=hint))
         return CompiledQuery(node.name.text, (), "read" if is_read else "mutation", span=span)
     params, unusable = _parameters(node, source, found)
@@ -171,34 +172,29 @@ def _query(node: ast.QueryNode, source: SourceText, catalog: Catalog, found: lis
     )
 
 
-def _too_much(body: ast.ReadBody | tuple[ast.Statement, ...]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """What a query has more of than is compiled in good time, and the place of the first one too many."""
+def _too_much(body: ast.ReadBody | tuple[ast.Statement, ...]) -> Iterator[_TooMuch]:
+    """What a query has more of than is compiled in good time, the place of the first one too many, and a hint."""
+    clauses: list[ast.Clause] = []
+    for part in parts(body):
+        if part.depth > MAX_DEPTH and part.outermost is not None:
+            hint = "group them with parentheses, or split the expression"
+            yield f"more than {MAX_DEPTH} operations inside one another", part.outermost, hint
+        if isinstance(part.node, ast.Clause):
+            clauses.append(part.node)
     if isinstance(body, ast.ReadBody):
-        yield from _too_many("clauses", MAX_CLAUSES, tuple(_clauses(body)))
+        yield from _too_many("clauses", MAX_CLAUSES, clauses)
         yield from _too_many("columns", MAX_COLUMNS, body.items)
         yield from _too_many("order keys", MAX_COLUMNS, body.order)
     else:
         yield from _too_many("statements", MAX_STATEMENTS, body)
 
 
-def _clauses(node: object) -> Iterator[ast.Clause]:
-    """Every clause of a read, those of nested blocks and of blocks in expressions included."""
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _clauses(item)
-        return
-    if isinstance(node, ast.Clause):
-        yield node
-    if is_dataclass(node) and not isinstance(node, (Literal, Name)):
-        for field in fields(node):
-            yield from _clauses(getattr(node, field.name))
-
-
 def _too_many(
-    what: str, most: int, nodes: tuple[ast.Clause | ast.Item | ast.OrderItem | ast.Statement, ...]
-) -> Iterator[tuple[str, tuple[int, int]]]:
+    what: str, most: int, nodes: Sequence[ast.Clause | ast.Item | ast.OrderItem | ast.Statement]
+) -> Iterator[_TooMuch]:
     if len(nodes) > most:
-        yield f"more than {most} {what} in one query", nodes[most].place
+        hint = "split it, or give the values as a list parameter"
+        yield f"more than {most} {what} in one query", nodes[most].place, hint
 
 
 def _parameters(

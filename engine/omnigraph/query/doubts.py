@@ -67,14 +67,15 @@ def _conditions(node: ast.QueryNode) -> tuple[object, ...]:
 
 
 def _parts(node: object) -> Iterator[object]:
-    """Every node of a syntax tree or of a compiled query, outside in."""
-    if isinstance(node, tuple):
-        for item in node:
-            yield from _parts(item)
-    elif is_dataclass(node):
-        yield node
-        for field in fields(node):
-            yield from _parts(getattr(node, field.name))
+    """Every node of a syntax tree or of a compiled query, outside in; also of a tree too deep to be compiled."""
+    waiting = [node]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, tuple):
+            waiting += reversed(part)
+        elif is_dataclass(part):
+            yield part
+            waiting += [getattr(part, field.name) for field in reversed(fields(part))]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from omnigraph.query import ast, operators
 from omnigraph.query.aggregates import AGGREGATES, aggregate, has_aggregate, refuse_aggregate_here
 from omnigraph.query.functions import FUNCTIONS, call
 from omnigraph.query.habits import FUNCTION_HABITS
-from omnigraph.query.ir import Agg, Call, Column, Expr, Lit, Param, Prop, SubMatch, Var
+from omnigraph.query.ir import Call, Column, Expr, Lit, Param, Prop, SubMatch, Var
 from omnigraph.query.ranking import RANKINGS, SEARCHES, check_ranking, check_search, refuse_search_here
 from omnigraph.query.scope import Refused, Scope, did_you_mean
 from omnigraph.query.unify import Given, shown, unify
@@ -22,9 +22,6 @@ from omnigraph.schema.catalog import NUMBERS, Type
 from omnigraph.schema.literals import Literal, Mismatch
 
 __all__ = ["check", "check_literal", "has_aggregate", "property_types"]
-
-MAX_DEPTH = 200
-"""Most operations inside one another; a chain of `+` nests to the left."""
 
 _PATHS = frozenset({"length", "nodes", "edges"})
 _TEXT = Type("String")
@@ -36,34 +33,11 @@ def check(node: ast.Expr, scope: Scope) -> Expr:
     Raises:
         Refused: with the code of the rule it breaks.
     """
-    expr = _check(node, scope)
-    if isinstance(expr, (Call, Agg)) and _too_deep(expr):
-        message = f"more than {MAX_DEPTH} operations inside one another"
-        raise Refused("Q000", message, node.place, "group them with parentheses, or split the expression")
-    return expr
-
-
-def _check(node: ast.Expr, scope: Scope) -> Expr:
     return _CHECKS[type(node)](node, scope)
 
 
 def _given(node: ast.Expr, scope: Scope) -> Given:
-    return Given(_check(node, scope), node.place)
-
-
-def _too_deep(expr: Expr) -> bool:
-    level: list[Expr] = [expr]
-    for _ in range(MAX_DEPTH):
-        level = [inner for outer in level for inner in _inner(outer)]
-        if not level:
-            return False
-    return True
-
-
-def _inner(expr: Expr) -> tuple[Expr, ...]:
-    if isinstance(expr, Call):
-        return expr.args
-    return (expr.arg,) if isinstance(expr, Agg) and expr.arg is not None else ()
+    return Given(_CHECKS[type(node)](node, scope), node.place)
 
 
 # ---- literals and lists ----

@@ -83,6 +83,20 @@ class Call:
     args: tuple[Expr, ...]
     type: Type
 
+    def __eq__(self, other: object) -> bool:
+        """As of any record, but without recursion: two equal chains are deep."""
+        waiting: list[tuple[object, object]] = [(self, other)]
+        while waiting:
+            a, b = waiting.pop()
+            if isinstance(a, Call) and isinstance(b, Call):
+                if a is not b:
+                    if a.fn != b.fn or a.type != b.type or len(a.args) != len(b.args):
+                        return False
+                    waiting += zip(a.args, b.args, strict=True)
+            elif a.__class__ is not b.__class__ or a != b:
+                return False
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Agg:

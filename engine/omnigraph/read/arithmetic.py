@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from omnigraph.read.compute import Array, pc
 from omnigraph.read.datum import Datum, Fault, as_mask, cast_to, columnar, is_null_type, nulls_like, validity
+from omnigraph.read.show import Shown
 
 __all__ = ["absolute", "binary", "narrow", "negate", "round_number"]
 
@@ -20,19 +21,19 @@ _ROUNDED = {
 }
 
 
-def _overflow(text: str, kind: pa.DataType) -> NoReturn:
+def _overflow(text: Shown, kind: pa.DataType) -> NoReturn:
     if pa.types.is_floating(kind):
         raise Fault(f"`{text}` is too large for a number with fractions: use smaller numbers", code="overflow")
     name = "an unsigned 64-bit integer" if pa.types.is_uint64(kind) else "a 64-bit integer"
     raise Fault(f"`{text}` leaves the range of {name}: use to_float, or smaller numbers", code="overflow")
 
 
-def _zero(text: str) -> NoReturn:
+def _zero(text: Shown) -> NoReturn:
     hint = "keep such rows out with a filter, or write `case when … then … end`"
     raise Fault(f"`{text}` divides by zero: {hint}", code="division_by_zero")
 
 
-def binary(fn: str, left: Datum, right: Datum, kind: pa.DataType, text: str) -> Datum:
+def binary(fn: str, left: Datum, right: Datum, kind: pa.DataType, text: Shown) -> Datum:
     """`+ - * / mod` in the result's type.
 
     Raises:
@@ -54,7 +55,7 @@ def binary(fn: str, left: Datum, right: Datum, kind: pa.DataType, text: str) -> 
     return columnar(lambda x, y: _remainder(x, y, kind), a, b)
 
 
-def _finite(value: Datum, text: str) -> Datum:
+def _finite(value: Datum, text: Shown) -> Datum:
     """The value itself; no property and no JSON holds an infinity, so none is computed."""
     if pa.types.is_floating(value.type) and as_mask(pc.invert(pc.is_finite(value)), 1).any():
         _overflow(text, value.type)
@@ -71,7 +72,7 @@ def _remainder(a: Array, b: Array, kind: pa.DataType) -> Array:
     return pa.array(np.fmod(x, y), kind, mask=~valid)
 
 
-def negate(value: Datum, kind: pa.DataType, text: str) -> Datum:
+def negate(value: Datum, kind: pa.DataType, text: Shown) -> Datum:
     if is_null_type(value):
         return nulls_like(kind, value)
     try:
@@ -80,7 +81,7 @@ def negate(value: Datum, kind: pa.DataType, text: str) -> Datum:
         _overflow(text, kind)
 
 
-def absolute(value: Datum, kind: pa.DataType, text: str) -> Datum:
+def absolute(value: Datum, kind: pa.DataType, text: Shown) -> Datum:
     try:
         return pc.abs_checked(cast_to(value, kind))
     except pa.ArrowInvalid:
@@ -93,7 +94,7 @@ def round_number(fn: str, value: Datum, kind: pa.DataType) -> Datum:
     return _ROUNDED[fn](value) if pa.types.is_floating(kind) else value
 
 
-def narrow(value: Datum, kind: pa.DataType, text: str, name: str) -> Datum:
+def narrow(value: Datum, kind: pa.DataType, text: Shown, name: str) -> Datum:
     """A number in a narrower type.
 
     Raises:

@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from omnigraph.read.compute import Array, pc
 from omnigraph.read.datum import Bools, Datum, Fault, Longs, columnar, validity
+from omnigraph.read.show import Shown
 
 __all__ = ["add_days", "add_months", "date_part", "date_trunc", "days_between"]
 
@@ -34,7 +35,7 @@ def _days(column: Array) -> tuple[Longs, Longs]:
     return days, rest
 
 
-def _made(days: Longs, rest: Longs, valid: Bools, kind: pa.DataType, text: str) -> Array:
+def _made(days: Longs, rest: Longs, valid: Bools, kind: pa.DataType, text: Shown) -> Array:
     if bool((valid & ((days < _FIRST) | (days > _LAST))).any()):
         raise Fault(f"`{text}` leaves the years 1 to 9999", code="overflow")
     days = np.where(valid, days, 0)
@@ -50,7 +51,7 @@ def _count(column: Array) -> Longs:
     return np.asarray(cut, dtype=np.int64)
 
 
-def add_days(value: Datum, number: Datum, text: str) -> Datum:
+def add_days(value: Datum, number: Datum, text: Shown) -> Datum:
     """Whole days later, or earlier for a negative number."""
 
     def work(column: Array, numbers: Array) -> Array:
@@ -61,7 +62,7 @@ def add_days(value: Datum, number: Datum, text: str) -> Datum:
     return columnar(work, value, number)
 
 
-def add_months(value: Datum, number: Datum, text: str) -> Datum:
+def add_months(value: Datum, number: Datum, text: Shown) -> Datum:
     """The same day of a later or earlier month, or that month's last day where it is shorter."""
 
     def work(column: Array, numbers: Array) -> Array:

@@ -21,6 +21,7 @@ from omnigraph.read.hops import BLOCK, Followed, Hops, blocks, far_ends, neighbo
 from omnigraph.read.memory import Memory, Run
 from omnigraph.read.met import met_keys
 from omnigraph.read.multiset import far_counts, merged, times
+from omnigraph.read.show import Shown
 from omnigraph.read.steps import present
 from omnigraph.read.tables import ROW_ID, Rows
 from omnigraph.read.traversal import Traversal, within
@@ -211,7 +212,7 @@ class ExpandStep:
     edge_var: str | None
     where: Evaluate | None
     edge_where: Evaluate | None
-    text: str
+    text: Shown
     estimate: float
     set_only: bool = False
     counts: bool = False

@@ -48,6 +48,9 @@ class Compiler:
 
     def __call__(self, expr: Expr) -> Evaluate:
         """The closure of an expression."""
+        return self._made(expr)
+
+    def _made(self, expr: Expr) -> Evaluate:
         match expr:
             case Lit(value, type_):
                 constant = scalar(value, arrow_of(type_))
@@ -87,9 +90,8 @@ class Compiler:
             path = args[0].name
             return lambda env: env.prop(path, fn)
         if fn in ("search", "match_text", "fuzzy"):
-            return search_predicate(call, [self(arg) for arg in args[1:]])
-        parts = [self(arg) for arg in args]
-        failing = any(may_fail(arg) for arg in args[1:])
+            return search_predicate(call, [self._made(arg) for arg in args[1:]])
+        parts = [self._made(arg) for arg in args]
         if fn in ("and", "or"):
             return _logic(fn, parts, [may_fail(arg) for arg in args])
         if fn == "not":
@@ -98,9 +100,9 @@ class Compiler:
             return lambda env: pc.is_null(parts[0](env))
         kind = arrow_of(call.type)
         if fn == "case":
-            return _case(parts, kind, failing=failing)
+            return _case(parts, kind, failing=any(map(may_fail, args[1:])))
         if fn == "coalesce":
-            return _coalesce(parts, kind, failing=failing)
+            return _coalesce(parts, kind, failing=any(map(may_fail, args[1:])))
         if fn == "list":
             return lambda env: make_list([part(env) for part in parts], kind)
         work = bind(call)

@@ -12,22 +12,22 @@ from omnigraph.query.ir import Call
 from omnigraph.read import arithmetic, compare, dates, text
 from omnigraph.read.compute import Array, pc, together
 from omnigraph.read.datum import Datum, Fault, as_mask, cast_to, columnar, is_array, is_null_type, nulls_like
-from omnigraph.read.show import show
+from omnigraph.read.show import Later, Shown, show
 from omnigraph.read.types import arrow_of
 
 __all__ = ["FUNCTIONS", "Function", "bind", "make_list"]
 
-Function: TypeAlias = Callable[[Sequence[Datum], pa.DataType, str], Datum]
+Function: TypeAlias = Callable[[Sequence[Datum], pa.DataType, Shown], Datum]
 """(arguments, the result's Arrow type, the call as text) → the result."""
 
 
-def _length(args: Sequence[Datum], kind: pa.DataType, shown: str) -> Datum:
+def _length(args: Sequence[Datum], kind: pa.DataType, shown: Shown) -> Datum:
     (value,) = args
     of = pc.list_value_length if pa.types.is_list(value.type) else pc.utf8_length
     return of(value).cast(kind)
 
 
-def _contains(args: Sequence[Datum], kind: pa.DataType, shown: str) -> Datum:
+def _contains(args: Sequence[Datum], kind: pa.DataType, shown: Shown) -> Datum:
     whole, part = args
     return (compare.member if pa.types.is_list(whole.type) else compare.holds_text)(whole, part)
 
@@ -81,20 +81,20 @@ def bind(call: Call) -> Function | None:
     found = FUNCTIONS.get(call.fn)
     if found is None:
         return None
-    kind, shown, work = arrow_of(call.type), show(call), found
+    kind, shown, work = arrow_of(call.type), Later(lambda: show(call)), found
     return lambda args, _k, _s: nulls_like(kind, *args) if any(map(is_null_type, args)) else work(args, kind, shown)
 
 
 def _converted(call: Call) -> Function:
     """`to`: a number in a narrower type, a text that must be one of an enum's values."""
-    kind, shown, type_ = arrow_of(call.type), show(call), call.type
+    kind, shown, type_ = arrow_of(call.type), Later(lambda: show(call)), call.type
     if type_.base != "Enum" or not type_.enum:
         if pa.types.is_integer(kind) or pa.types.is_floating(kind):
             return lambda args, _k, _s: arithmetic.narrow(args[0], kind, shown, type_.base)
         return lambda args, _k, _s: cast_to(args[0], kind)
     allowed = pa.array(list(type_.enum), pa.string())
 
-    def enum(args: Sequence[Datum], _k: pa.DataType, _s: str) -> Datum:
+    def enum(args: Sequence[Datum], _k: pa.DataType, _s: Shown) -> Datum:
         (value,) = args
         if is_null_type(value):
             return nulls_like(kind, value)

@@ -23,7 +23,7 @@ from omnigraph.read.optional import OptionalStep
 from omnigraph.read.pattern import Pattern, conjunction, pinned_id, selectivity, take_apart, types_of
 from omnigraph.read.scan import ScanStep
 from omnigraph.read.shortest import ShortestStep
-from omnigraph.read.show import show
+from omnigraph.read.show import Later, show
 from omnigraph.read.steps import FilterStep, Step
 from omnigraph.read.submatch import BlockValue
 from omnigraph.read.tables import Readable
@@ -168,7 +168,9 @@ class Planner:
             return made
 
         test = replace(level.compiler, block=block)(predicate)
-        return FilterStep(test, variables(predicate), show(predicate), selectivity([predicate]), tuple(blocks))
+        return FilterStep(
+            test, variables(predicate), Later(lambda: show(predicate)), selectivity([predicate]), tuple(blocks)
+        )
 
     def _anti(self, anti: AntiJoin, level: _Level) -> AntiJoinStep:
         return AntiJoinStep(tuple(self.level(anti.inner, set(anti.outer), level.pattern.types)), anti.outer)
@@ -200,7 +202,7 @@ class Planner:
             by_value=by_value(where),
             columns=columns,
             needed=tuple(sorted({*columns, "id"})),
-            text=f"${var}: {node}" + (f" where {show(where)}" if where is not None else ""),
+            text=Later(lambda: f"${var}: {node}" + _where(where)),
             estimate=_estimated(self, var, node, conditions),
         )
 
@@ -225,9 +227,6 @@ class Planner:
         ways, near, far = self._ways(op.ways)
         where = conjunction(level.pattern.where.get(op.target, [])) if not bound else None
         edge_where = conjunction(level.pattern.edge_where.get(op.edge_var, [])) if op.edge_var else None
-        text = _arrow(op, op.edge_var)
-        for predicate in (where, edge_where):
-            text += f" where {show(predicate)}" if predicate is not None else ""
         return ExpandStep(
             source=op.source,
             target=op.target,
@@ -245,7 +244,7 @@ class Planner:
             edge_var=op.edge_var,
             where=None if where is None else compile_expr(where),
             edge_where=None if edge_where is None else compile_expr(edge_where),
-            text=text,
+            text=Later(lambda: _arrow(op, op.edge_var) + _where(where) + _where(edge_where)),
             estimate=1.0 if bound else self._growth(op, level),
         )
 
@@ -253,7 +252,6 @@ class Planner:
         level.pattern.paths.remove(op)
         ways, near, far = self._ways(op.ways)
         where = conjunction(level.pattern.where.get(op.target, [])) if not bound else None
-        text = f"${op.path} = shortest {_arrow(op, None)}" + (f" where {show(where)}" if where is not None else "")
         level.steps.append(
             ShortestStep(
                 path=op.path,
@@ -271,7 +269,7 @@ class Planner:
                 ),
                 bound=bound,
                 where=None if where is None else compile_expr(where),
-                text=text,
+                text=Later(lambda: f"${op.path} = shortest {_arrow(op, None)}" + _where(where)),
                 estimate=1.0 if bound else self._growth(op, level),
             )
         )
@@ -315,6 +313,10 @@ def _turned(op: Expand, types: Mapping[str, str]) -> Expand:
     """The same relation walked from its other end: distances are the same both ways."""
     ways = tuple(Way(w.edge, _OTHER_WAY[w.direction]) for w in op.ways)
     return replace(op, source=op.target, target=op.source, ways=ways, target_node=types.get(op.source, op.target_node))
+
+
+def _where(predicate: Expr | None) -> str:
+    return f" where {show(predicate)}" if predicate is not None else ""
 
 
 def _arrow(op: Expand | Shortest, edge_var: str | None) -> str:

@@ -20,6 +20,7 @@ from omnigraph.read.env import rows_where
 from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import REFRESHED
 from omnigraph.read.memory import Memory, Run
+from omnigraph.read.show import Shown
 from omnigraph.read.tables import TableData
 from omnigraph.read.value_positions import ByValue, rows_by_value
 from omnigraph.read.walk import conjuncts
@@ -127,7 +128,7 @@ class ScanStep:
     by_value: tuple[ByValue, ...]
     columns: tuple[str, ...]
     needed: tuple[str, ...]
-    text: str
+    text: Shown
     estimate: float
 
     def run(self, ctx: Context, frame: Frame) -> Frame:

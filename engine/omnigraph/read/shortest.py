@@ -21,6 +21,7 @@ from omnigraph.read.frame import Binding, Context, Frame, Indices
 from omnigraph.read.hops import Followed, Hops
 from omnigraph.read.memory import Memory, Run
 from omnigraph.read.met import met_keys
+from omnigraph.read.show import Shown
 from omnigraph.read.steps import present
 from omnigraph.read.tables import Rows, sort_codes
 from omnigraph.read.traversal import Traversal
@@ -223,7 +224,7 @@ class ShortestStep:
     walk: Traversal
     bound: bool
     where: Evaluate | None
-    text: str
+    text: Shown
     estimate: float
 
     def run(self, ctx: Context, frame: Frame) -> Frame:

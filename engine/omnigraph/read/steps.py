@@ -12,6 +12,7 @@ from omnigraph.read.env import FrameEnv
 from omnigraph.read.frame import Context, Frame, Indices
 from omnigraph.read.limits import BLOCK_ROWS
 from omnigraph.read.memory import Memory, Run
+from omnigraph.read.show import Shown
 from omnigraph.read.trace import counted
 from omnigraph.records import dataclass
 
@@ -61,7 +62,7 @@ class FilterStep:
 
     test: Evaluate
     reads: frozenset[str]
-    text: str
+    text: Shown
     share: float  # of rows for which it is expected to be true
     blocks: tuple[tuple[Step, ...], ...] = ()  # the steps of each block in it
 

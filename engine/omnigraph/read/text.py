@@ -8,6 +8,7 @@ import pyarrow as pa
 from omnigraph.read.compare import by_constant
 from omnigraph.read.compute import Array, pc, py_buffer, widened
 from omnigraph.read.datum import Datum, Fault, Longs, as_mask, columnar, is_null_type, nulls_like, validity
+from omnigraph.read.show import Shown
 
 __all__ = ["matches", "replace", "split", "substring", "to_float", "to_int", "to_string"]
 
@@ -16,7 +17,7 @@ _FLOAT = r"\A[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\z"
 _TEXTS = pa.list_(pa.string())
 
 
-def substring(value: Datum, start: Datum, count: Datum, text: str) -> Datum:
+def substring(value: Datum, start: Datum, count: Datum, text: Shown) -> Datum:
     """`count` characters from the one at `start` (the first is 0); what lies past the end isn't there.
 
     Raises:
@@ -77,7 +78,7 @@ def replace(value: Datum, old: Datum, new: Datum) -> Datum:
     return by_constant(one, pa.string(), value, old, new)
 
 
-def split(value: Datum, separator: Datum, text: str) -> Datum:
+def split(value: Datum, separator: Datum, text: Shown) -> Datum:
     """The pieces between separators.
 
     Raises:
@@ -122,7 +123,7 @@ def to_string(value: Datum) -> Datum:
     return text
 
 
-def to_int(value: Datum, text: str) -> Datum:
+def to_int(value: Datum, text: Shown) -> Datum:
     """A text of decimal digits, a float cut at its point, a Bool as 1 or 0.
 
     Raises:
@@ -143,7 +144,7 @@ def to_int(value: Datum, text: str) -> Datum:
     return value.cast(pa.int64())
 
 
-def to_float(value: Datum, text: str) -> Datum:
+def to_float(value: Datum, text: Shown) -> Datum:
     """A decimal number with or without exponent; an integer as the nearest float.
 
     Raises:
@@ -156,7 +157,7 @@ def to_float(value: Datum, text: str) -> Datum:
     return value.cast(pa.float64(), safe=False)
 
 
-def _parsed(value: Datum, pattern: str, kind: pa.DataType, text: str, why: str) -> Datum:
+def _parsed(value: Datum, pattern: str, kind: pa.DataType, text: Shown, why: str) -> Datum:
     _refuse(value, pc.invert(pc.match_substring_regex(value, pattern=pattern)), text, why)
     if pa.types.is_integer(kind):
         digits = pc.replace_substring_regex(value, pattern=r"\A[+-]?0*", replacement="")
@@ -170,7 +171,7 @@ def _parsed(value: Datum, pattern: str, kind: pa.DataType, text: str, why: str) 
     return out
 
 
-def _refuse(value: Datum, wrong: Datum, text: str, why: str) -> None:
+def _refuse(value: Datum, wrong: Datum, text: Shown, why: str) -> None:
     """Raise naming the expression `text`, and why of it the first value where `wrong` is true is refused."""
     at = np.flatnonzero(as_mask(wrong, 1))
     if len(at):

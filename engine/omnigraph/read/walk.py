@@ -48,13 +48,15 @@ def conjuncts(predicate: Expr | None) -> tuple[Expr, ...]:
 
 
 def parts_of(expr: Expr) -> Iterator[Expr]:
-    """An expression and all that stands in it, blocks not entered."""
-    yield expr
-    if isinstance(expr, Call):
-        for arg in expr.args:
-            yield from parts_of(arg)
-    elif isinstance(expr, Agg) and expr.arg is not None:
-        yield from parts_of(expr.arg)
+    """An expression and all that stands in it, left to right, blocks not entered."""
+    waiting = [expr]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        if isinstance(part, Call):
+            waiting += reversed(part.args)
+        elif isinstance(part, Agg) and part.arg is not None:
+            waiting.append(part.arg)
 
 
 def inner_expressions(operators: Iterable[Operator]) -> Iterator[Expr]:

@@ -32,7 +32,7 @@ from omnigraph.schema.layout import (
     join_lines,
     lay_out,
 )
-from omnigraph.schema.source import SourceText
+from omnigraph.schema.source import MAX_CHARACTERS, SourceText
 
 __all__ = ["TIGHT", "Printer", "is_comma", "is_tight", "only_leaf"]
 
@@ -72,9 +72,11 @@ class Printer:
         tree = read_tree(grammar, source)
         said = signature(tree)
         try:
-            written = self.text(tree)
+            written: str | None = self.text(tree)
         except RecursionError:
-            raise BadRequest(f"{source.file}: nested too deep to be formatted; split the expression") from None
+            written = None
+        if written is None or len(written) > MAX_CHARACTERS >= len(source.text):
+            raise BadRequest(f"{source.file}: nested too deep to be formatted; split the expression")
         if signature(read_tree(grammar, SourceText(written, source.file))) != said:
             raise Internal(f"{source.file}: the formatter would change what it says; please report this text")
         return written

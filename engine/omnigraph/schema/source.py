@@ -70,18 +70,24 @@ class SourceText:
             return Diagnostic(code, f"longer than {MAX_CHARACTERS} characters", where, hint="split the file")
         if not self._may_nest():
             return None
-        depth = run = 0
+        depth = run = cases = 0
+        before = ""
         for match in _SKELETON.finditer(self.text):
-            kind = match.lastgroup
+            kind, word = match.lastgroup, match.group()
             if kind == "open":
                 depth += 1
             elif kind == "close":
                 depth = max(0, depth - 1)
-            elif (kind == "word" and match.group() in ("not", "case", "when", "then", "else")) or kind == "minus":
+            elif (kind == "word" and word == "not") or kind == "minus":
                 run += 1
             elif kind != "skip":
                 run = 0
-            if depth + run > MAX_NESTING:
+                if word == "when" and before == "case":  # `case` and `end` alone may be names
+                    cases += 1
+                elif word == "end":
+                    cases = max(0, cases - 1)
+            before = before if kind == "skip" else word
+            if depth + cases + run > MAX_NESTING:
                 return Diagnostic(
                     code,
                     f"nested deeper than {MAX_NESTING} levels",
