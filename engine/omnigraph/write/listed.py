@@ -51,7 +51,9 @@ def listed(name: str, rows: Sequence[Mapping[Any, Any]]) -> Listed:
     """
     members: dict[str, None] = {}
     for i, row in enumerate(rows):
-        for member in row.keys() - members.keys():
+        if row.keys() <= members.keys():
+            continue
+        for member in row:
             if not isinstance(member, str) or not _is_text(member):
                 raise _refused(name, i, f"{member!r} is no text, and so no name of a member")
         members.update(dict.fromkeys(row))
@@ -69,12 +71,21 @@ def listed(name: str, rows: Sequence[Mapping[Any, Any]]) -> Listed:
 
 
 def _column(name: str, member: str, values: list[Any]) -> Array:
-    _refuse_mixed(name, member, list(enumerate(values)))
+    if not _of_one_kind(values):
+        _refuse_mixed(name, member, list(enumerate(values)))
     try:
         return _array(values)
     except _REFUSALS:
         i = bisect_left(range(len(values)), True, key=lambda at: _refuses(values[: at + 1]))
         raise _refused(name, i, f"{member}: {short(repr(values[i]))} is no value that a column could hold") from None
+
+
+def _of_one_kind(values: list[Any]) -> bool:
+    types = set(map(type, values)) - {type(None)}
+    if len({_kind(each) for each in types}) > 1:
+        return False
+    within = any(issubclass(each, _SEVERAL) for each in types)
+    return not within or _of_one_kind([each for value in values if isinstance(value, _SEVERAL) for each in value])
 
 
 def _refuse_mixed(name: str, member: str, values: Sequence[tuple[int, Any]]) -> None:

@@ -78,7 +78,7 @@ class Quarantine:
         self._held: int | None = None
         self._reasons: dict[tuple[int, int], list[BadRecord]] = {}
         if "://" in path or not os.path.basename(path):
-            raise _unwritable(path, "it names no file")
+            raise _unwritable(path, "it names no file of this machine")
         try:  # not the file itself: one left by a kill would keep other loads from running
             tried = f"{self._partial.removesuffix('.part')}.test"
             os.close(os.open(tried, os.O_WRONLY | os.O_CREAT, 0o666))
