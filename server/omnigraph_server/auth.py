@@ -165,6 +165,8 @@ def _read(path: Path) -> list[tuple[bytes, Principal]]:
             if repeated:
                 raise BadRequest(f"{file}: {repeated[0]} has a token in another file already")
             entries |= found
+    except NotYaml as error:
+        raise BadRequest(f"{error.place}: the tokens {error.problem}") from None
     except OSError as error:
         raise BadRequest(f"{path}: the tokens can't be read: {error.strerror}") from None
     if not entries:
