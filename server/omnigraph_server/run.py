@@ -119,6 +119,9 @@ def bind(host: str, port: int) -> socket.socket:
                 code="port_in_use",
             ) from None
         raise Unavailable(f"can't listen on {host} port {port}: {error.strerror or error}", code="no_port") from None
+    except (TypeError, ValueError):  # not UTF-8, a NUL, or a label that no host's name has
+        sock.close()
+        raise Unavailable(f"can't listen on {host!r} port {port}: no address of a host", code="no_port") from None
     return sock
 
 

@@ -18,6 +18,7 @@ import pytest
 
 import omnigraph
 from omnigraph.cli.main import main
+from omnigraph.errors import Unavailable
 from omnigraph_server.run import bind
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -138,6 +139,14 @@ def test_a_port_in_use(shop: omnigraph.Graph) -> None:
     assert ran.returncode == 1
     assert f"port {port} on 127.0.0.1 is in use" in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+@pytest.mark.parametrize("host", ["\udce9", "a\0b", "a" * 64 + ".example", "é..x", "256.0.0.1"])
+def test_no_address_of_a_host(host: str) -> None:
+    with pytest.raises(Unavailable, match="can't listen on") as caught:
+        bind(host, 0)
+    assert caught.value.code == "no_port"
+    caught.value.message.encode()
 
 
 @pytest.fixture

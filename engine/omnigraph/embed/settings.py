@@ -9,6 +9,7 @@ from dataclasses import field
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
+from omnigraph.arguments import is_text
 from omnigraph.errors import BadRequest
 from omnigraph.records import dataclass
 
@@ -119,7 +120,7 @@ class EmbedSettings:
         provider = _provider(env)
         if provider is None:
             return None
-        key = next((Secret(env[name].strip()) for name in _KEYS[provider] if env.get(name, "").strip()), Secret())
+        key = _key(env, provider)
         base = _base_url(env, provider)
         if not key and base == _BASES[provider] and provider != "mock":
             raise BadRequest(
@@ -130,7 +131,7 @@ class EmbedSettings:
         return cls(
             provider=provider,
             base_url=base,
-            model=env.get("OMNIGRAPH_EMBED_MODEL", "").strip() or None,
+            model=_model(env),
             api_key=key,
             timeout_ms=_number(env, "TIMEOUT_MS", cls.timeout_ms, 1),
             deadline_ms=_number(env, "DEADLINE_MS", cls.deadline_ms, 0),
@@ -181,13 +182,33 @@ def _provider(env: Mapping[str, str]) -> ProviderName | None:
     return "openai-compatible" if any(env.get(name, "").strip() for name in named) else None
 
 
+def _key(env: Mapping[str, str], provider: str) -> Secret:
+    name = next((name for name in _KEYS[provider] if env.get(name, "").strip()), None)
+    if name is None:
+        return Secret()
+    key = env[name].strip()
+    if not all(" " <= c <= "~" for c in key):
+        raise BadRequest(
+            f"{name} holds a character that no HTTP header takes (a key is printable ASCII on one line)",
+            code="bad_setting",
+        )
+    return Secret(key)
+
+
+def _model(env: Mapping[str, str]) -> str | None:
+    model = env.get("OMNIGRAPH_EMBED_MODEL", "").strip()
+    if not is_text(model):
+        raise BadRequest(f"OMNIGRAPH_EMBED_MODEL is {model[:40]!r}: not UTF-8 text", code="bad_setting")
+    return model or None
+
+
 def _base_url(env: Mapping[str, str], provider: str) -> str:
     given = env.get("OMNIGRAPH_EMBED_BASE_URL", "").strip()
     if not given or provider == "mock":
         return _BASES[provider]
     try:
         parts = urlsplit(given)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+        usable = is_text(given) and parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         usable = False
     if not usable:

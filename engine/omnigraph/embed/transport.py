@@ -123,6 +123,8 @@ class Transport:
                 met.append(f"no whole answer within {self._settings.timeout_ms} ms")
             except httpx.TransportError as error:
                 met.append(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+            except httpx.InvalidURL as error:
+                raise Unreachable(f"no such address: {error}") from error
             except httpx.DecodingError as error:
                 met.append(f"an answer that can't be decoded: {error}")
             if attempt == attempts:

@@ -346,12 +346,27 @@ def test_which_provider_the_environment_names(environ: dict[str, str], provider:
         ({"OPENAI_API_KEY": "k", "OMNIGRAPH_EMBED_RETRY_ATTEMPTS": "0"}, "bad_setting"),
         ({"OPENAI_API_KEY": "k", "OMNIGRAPH_EMBED_DEADLINE_MS": "1e3"}, "bad_setting"),
         ({"OMNIGRAPH_EMBEDDINGS_MOCK": "maybe"}, "bad_setting"),
+        ({"OMNIGRAPH_EMBED_API_KEY": "sesame-é"}, "bad_setting"),
+        ({"OPENAI_API_KEY": "sesame-\nx"}, "bad_setting"),
+        ({"OMNIGRAPH_EMBED_PROVIDER": "gemini", "GEMINI_API_KEY": "sesame-\udce9"}, "bad_setting"),
+        ({"OPENAI_API_KEY": "k", "OMNIGRAPH_EMBED_MODEL": "\udce9"}, "bad_setting"),
+        ({"OMNIGRAPH_EMBED_BASE_URL": "http://\udce9/"}, "bad_setting"),
     ],
 )
 def test_settings_that_cannot_be_meant(environ: dict[str, str], code: str) -> None:
     with pytest.raises(OmniGraphError) as caught:
         EmbedSettings.from_env(environ)
     assert caught.value.code == code
+    assert "sesame" not in caught.value.message
+
+
+def test_an_address_that_no_host_has_is_told() -> None:
+    settings = EmbedSettings.from_env(
+        {"OMNIGRAPH_EMBED_BASE_URL": "http://a\u2603..b/v1", "OMNIGRAPH_EMBED_CACHE": "off"}
+    )
+    assert settings is not None
+    with pytest.raises(Unavailable, match="no such address"):
+        Embedder(settings).query("a", 4)
 
 
 def test_the_mock_is_the_same_everywhere_and_knows_common_words() -> None:
