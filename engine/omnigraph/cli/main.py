@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from omnigraph.cli.exits import FAILURE, exit_for
 from omnigraph.cli.interrupt import INTERRUPTED, ended_at_once
+from omnigraph.cli.streams import standard_streams
 
 if TYPE_CHECKING:
     import typer
@@ -123,6 +124,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code (`exits`).
     """
     args = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        standard_streams()
     if args in (["version"], ["--version"]):
         # Asked by every script and probe, and answered without building anything.
         from importlib.metadata import version

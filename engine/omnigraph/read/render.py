@@ -184,7 +184,7 @@ def _shown(value: Any) -> str:
 
 def _table(table: pa.Table, columns: Sequence[ResultColumn]) -> Iterator[str]:
     """With rich on a terminal, plain aligned text elsewhere, and where there is more than a person reads."""
-    if sys.stdout.isatty() and table.num_rows <= _READ:
+    if sys.stdout is not None and sys.stdout.isatty() and table.num_rows <= _READ:  # None: it is closed
         yield from _rich(table, columns)
         return
     names = [c.name for c in columns]
