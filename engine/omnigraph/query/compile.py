@@ -169,6 +169,7 @@ def _query(node: ast.QueryNode, source: SourceText, catalog: Catalog, found: lis
         instruction=texts.get("instruction"),
         warnings=warnings,
         span=span,
+        edits=frozenset(scope.edits),
     )
 
 

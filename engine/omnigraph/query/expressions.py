@@ -258,7 +258,11 @@ def _call(node: ast.CallExpr, scope: Scope) -> Expr:
         refuse_search_here(node, scope)
         with scope.allowing(searches=scope.searches or name == "rrf"):  # `rrf` says itself what it doesn't take
             arguments = tuple(_given(argument, scope) for argument in node.arguments)
-        return check_search(node, arguments) if name in SEARCHES else check_ranking(node, arguments)
+        if name in RANKINGS:
+            return check_ranking(node, arguments)
+        search = check_search(node, arguments)
+        scope.edits.update(edits.name for edits in search.args[2:] if isinstance(edits, Param))
+        return search
     if name in FUNCTIONS:
         _refuse_keywords(node)
         return call(node, tuple(_given(argument, scope) for argument in node.arguments))

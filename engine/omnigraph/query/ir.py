@@ -328,6 +328,7 @@ class CompiledQuery:
     instruction: str | None = None
     warnings: tuple[Diagnostic, ...] = ()
     span: Span | None = None
+    edits: frozenset[str] = frozenset()  # the parameters that are the `max_edits` of a `fuzzy`
 
     @cached_property
     def declared(self) -> Mapping[str, Type]:

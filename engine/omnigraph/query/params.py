@@ -8,6 +8,7 @@ from typing import Any
 from omnigraph.arguments import expect_text
 from omnigraph.errors import BadRequest
 from omnigraph.query.ir import CompiledQuery
+from omnigraph.query.ranking import MOST_EDITS
 from omnigraph.query.scope import did_you_mean
 from omnigraph.schema.literals import Mismatch, fit, is_zero
 
@@ -21,7 +22,8 @@ def bind_params(compiled: CompiledQuery, params: Mapping[str, Any]) -> dict[str,
     carry the `$` they are declared with.
 
     Raises:
-        BadRequest: a missing or unknown name, or a value that isn't of the declared type; `details` names it.
+        BadRequest: a missing or unknown name, a value that isn't of the declared type, or one that can't be asked with
+            whatever the rows are; `details` names it.
     """
     if not isinstance(params, Mapping):
         raise BadRequest(f'params is a {type(params).__name__}: give values by name, such as {{"name": ...}}')
@@ -55,4 +57,9 @@ def bind_params(compiled: CompiledQuery, params: Mapping[str, Any]) -> dict[str,
         if type_.base == "Vector" and compiled.kind == "read" and bound[name] is not None and is_zero(bound[name]):
             message = f"query `{compiled.name}`, parameter `{name}`: a vector of zeros has no direction"
             raise BadRequest(message, code="zero_vector", details={"parameter": name})
+    for name in compiled.edits:
+        if not 0 <= bound[name] <= MOST_EDITS:
+            said = f"max_edits is a whole number from 0 to {MOST_EDITS}, and this is {bound[name]}"
+            message = f"query `{compiled.name}`, parameter `{name}`: {said}"
+            raise BadRequest(message, code="bad_value", details={"parameter": name})
     return bound

@@ -9,12 +9,13 @@ from omnigraph.query.unify import Given, shown
 from omnigraph.schema.catalog import INTEGERS, Type
 from omnigraph.schema.literals import Literal, Mismatch, fit, is_zero
 
-__all__ = ["RANKINGS", "SEARCHES", "check_ranking", "check_search", "has_ranking", "refuse_search_here"]
+__all__ = ["MOST_EDITS", "RANKINGS", "SEARCHES", "check_ranking", "check_search", "has_ranking", "refuse_search_here"]
 
 SEARCHES = {"search": "T19", "fuzzy": "T19", "match_text": "T20"}
 RANKINGS = {"nearest": "T15", "bm25": "T20", "rrf": "T21"}
 
-_MOST_EDITS = 2
+MOST_EDITS = 2
+"""Most edits that a `fuzzy` allows between two words."""
 _DEFAULT_K = 60
 _USAGE = {
     "search": "search($x.property, query)",
@@ -57,15 +58,15 @@ def check_search(node: ast.CallExpr, arguments: tuple[Given, ...]) -> Call:
 
 
 def _edits(arguments: tuple[Given, ...]) -> Expr:
-    """A literal, judged here, or an integer parameter, judged when the query runs."""
+    """A literal, judged here, or an integer parameter, judged when it is given."""
     if len(arguments) < 3:
         return Lit(1, Type("I64"))
     expr, type_ = arguments[2].expr, arguments[2].type
-    if isinstance(expr, Lit) and type(expr.value) is int and 0 <= expr.value <= _MOST_EDITS:
+    if isinstance(expr, Lit) and type(expr.value) is int and 0 <= expr.value <= MOST_EDITS:
         return expr
     if isinstance(expr, Param) and type_.base in INTEGERS and not type_.list and not type_.nullable:
         return expr
-    raise Refused("T19", f"max_edits is a whole number from 0 to {_MOST_EDITS}", arguments[2].place)
+    raise Refused("T19", f"max_edits is a whole number from 0 to {MOST_EDITS}", arguments[2].place)
 
 
 def check_ranking(node: ast.CallExpr, arguments: tuple[Given, ...]) -> Call:

@@ -64,6 +64,7 @@ class Scope:
     mutation: bool = False
     failed: set[str] = field(default_factory=set)  # variables whose own clause was refused: no second complaint
     fresh: list[int] = field(default_factory=lambda: [0])
+    edits: set[str] = field(default_factory=set)  # parameters that say how many edits a `fuzzy` allows
 
     def inner(self) -> Scope:
         """A scope for a nested block: sees what is bound here, binds for itself, takes what a `match` takes."""

@@ -16,7 +16,7 @@ import pyarrow as pa
 from omnigraph.errors import Internal
 from omnigraph.query.ir import Call, Prop
 from omnigraph.read.compute import Array, flags, nulls, pc
-from omnigraph.read.datum import Datum, Env, Evaluate, Fault, Longs
+from omnigraph.read.datum import Datum, Env, Evaluate, Longs
 from omnigraph.read.postings import TextIndex, refreshed
 from omnigraph.read.tables import Rows, TableData
 from omnigraph.read.tokens import words_of
@@ -93,7 +93,7 @@ def _constant(value: Datum) -> Any:
     return distinct[0].as_py() if len(distinct) else None
 
 
-def _any_word(index: TextIndex, words: list[str], edits: object) -> Longs:
+def _any_word(index: TextIndex, words: list[str], edits: int) -> Longs:
     numbers = [n for w in dict.fromkeys(words) if (n := index.number(w)) >= 0]
     return _rows(index, numbers)
 
@@ -103,7 +103,7 @@ def _rows(index: TextIndex, numbers: Sequence[int]) -> Longs:
     return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
 
 
-def _phrase(index: TextIndex, words: list[str], edits: object) -> Longs:
+def _phrase(index: TextIndex, words: list[str], edits: int) -> Longs:
     return phrase_rows(index, words)
 
 
@@ -121,9 +121,7 @@ def phrase_rows(index: TextIndex, words: list[str]) -> Longs:
     return np.asarray(rows[index.rows_at(begins + len(numbers) - 1) == rows], dtype=np.int64)
 
 
-def _near(index: TextIndex, words: list[str], edits: object) -> Longs:
-    if not isinstance(edits, int) or not 0 <= edits <= 2:
-        raise Fault(f"fuzzy: max_edits is a whole number from 0 to 2, and this is {edits}", code="bad_value")
+def _near(index: TextIndex, words: list[str], edits: int) -> Longs:
     numbers = [near_words(index.words, word, edits) for word in dict.fromkeys(words)]
     return _rows(index, np.unique(np.concatenate(numbers)).tolist() if numbers else [])
 

@@ -161,6 +161,26 @@ def test_a_search_of_what_nothing_is_bound_to_is_unknown(memory_snapshot: Callab
     assert table.to_pylist() == [{"n": "a", "s": None, "d": None}]
 
 
+@pytest.mark.parametrize(
+    "match",
+    [
+        'fuzzy($d.text, "foxes", $e)',
+        '$d.name = "nobody" fuzzy($d.text, "foxes", $e)',
+        '$d.name = "a" or fuzzy($d.text, "foxes", $e)',
+        'not { $d cites $x fuzzy($x.text, "foxes", $e) }',
+        'exists { $d cites{1,2}[fuzzy(note, "foxes", $e)] $x }',
+    ],
+)
+def test_edits_are_judged_whatever_the_rows_are(ask: Ask, match: str) -> None:
+    body = f"match {{ $d: Doc {match} }} return {{ $d.name }}"
+    for e in range(3):
+        assert ask(body, "$e: I64", e=e) == ask(body.replace("$e", str(e)))
+    for e in (-1, 3):
+        with pytest.raises(BadRequest, match=rf"parameter `e`: max_edits .* 0 to 2, and this is {e}") as refused:
+            bind_params(compile_query(f"query q($e: I64) {{ {body} }}", CATALOG), {"e": e})
+        assert (refused.value.code, refused.value.details) == ("bad_value", {"parameter": "e"})
+
+
 def score(text: str | None, query: str) -> float | None:
     """BM25 as the reference gives it."""
     known = [words_of(t) for t in TEXTS.values() if t is not None]
