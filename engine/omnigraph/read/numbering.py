@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.read.builds import built
-from omnigraph.read.compute import Array
+from omnigraph.read.compute import Array, together
 from omnigraph.records import dataclass
 
 __all__ = ["Numbering", "RowIds", "Splice", "through"]
@@ -67,7 +67,7 @@ class Splice:
             index: Longs = np.arange(self.size)
             index[self.updated] = self.size + np.arange(written)
             index = np.concatenate([np.delete(index, self.removed), self.size + np.arange(written, len(new))])
-            return pa.concat_arrays([old, new]).take(pa.array(index))
+            return together([old, new]).take(pa.array(index))
         source = np.concatenate([np.arange(written), np.full(len(self.removed), -1)])
         parts, done = [], 0
         for i in np.argsort(places):
@@ -75,7 +75,7 @@ class Splice:
             if source[i] >= 0:
                 parts.append(new.slice(int(source[i]), 1))
             done = int(places[i]) + 1
-        return pa.concat_arrays([*parts, old.slice(done), new.slice(written)])
+        return together([*parts, old.slice(done), new.slice(written)])
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from omnigraph.read.builds import built
-from omnigraph.read.compute import Array, pc
+from omnigraph.read.compute import Array, pc, together
 from omnigraph.read.datum import Bools, Longs, validity
 from omnigraph.read.hashing import IdMap
 from omnigraph.read.tokens import tokenize
@@ -145,7 +145,7 @@ def refreshed(old: TextIndex, back: Longs, column: Array) -> TextIndex:
     numbers[unknown] = len(old.words) + np.arange(len(unknown), dtype=np.int32)
     words: Array = old.words
     if len(unknown):
-        words = pa.concat_arrays([old.words, encoded.dictionary.take(pa.array(unknown))])
+        words = together([old.words, encoded.dictionary.take(pa.array(unknown))])
     lengths = np.zeros(len(back), dtype=np.int64)
     lengths[kept] = old.lengths[back[kept]]
     lengths[stale] = np.diff(fresh_starts)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from omnigraph.read.compute import Array, pc, py_buffer
+from omnigraph.read.compute import Array, pc, py_buffer, together
 from omnigraph.read.datum import Longs
 
 __all__ = ["count_words", "tokenize", "words_of"]
@@ -61,7 +61,7 @@ def tokenize(texts: Array) -> tuple[Array, Longs]:
     starts = np.zeros(len(texts) + 1, dtype=np.int64)
     if counts:
         np.cumsum(np.concatenate(counts), out=starts[1:])
-    return (pa.concat_arrays(words) if words else pa.array([], pa.string())), starts
+    return (together(words) if words else pa.array([], pa.string())), starts
 
 
 def count_words(texts: Array) -> int:

@@ -9,12 +9,15 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from omnigraph import read
 from omnigraph.query import bind_params, compile_query
 from omnigraph.read import compute
+from omnigraph.read.numbering import Splice
+from omnigraph.read.postings import TextIndex, refreshed
 from omnigraph.read.tables import TABLES
 from omnigraph.read.text import replace as replaced
 from omnigraph.schema import compile_schema
@@ -146,3 +149,29 @@ def test_patterns_that_differ_by_row() -> None:
     assert replaced(pa.scalar("qb"), olds, pa.scalar("z")).to_pylist() == ["zb", "qb", "zb", None, "qb"]
     assert replaced(texts, pa.nulls(5, pa.string()), news).null_count == 5
     assert len(replaced(texts[:0], olds[:0], news[:0])) == 0
+
+
+@pytest.mark.parametrize("updated", [[1, 3], list(range(40))])
+def test_a_column_that_commits_make_too_long_becomes_wide(monkeypatch: pytest.MonkeyPatch, updated: list[int]) -> None:
+    monkeypatch.setattr(compute, "LONGEST", 300)
+    old, new = pa.array(["old"] * 100), pa.array(["a newer text"] * (len(updated) + 2))
+    step = Splice(None, 100, np.array([60]), np.array(updated), 2)
+    out = step.column(old, new)
+    want = ["a newer text" if at in updated else "old" for at in range(100) if at != 60] + ["a newer text"] * 2
+    assert out.type == pa.large_string()
+    assert out.to_pylist() == want
+    again = Splice(None, 101, np.array([0]), np.array([5]), 0).column(out, pa.array(["x"]))
+    assert again.to_pylist() == [*want[1:5], "x", *want[6:]]
+
+
+def test_words_that_are_too_long_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = pa.array(["one two", None, "two three one", "four", ""] * 20)
+    want = TextIndex.of(texts)
+    monkeypatch.setattr(compute, "LONGEST", 700)
+    monkeypatch.setattr("omnigraph.read.tokens._BATCH_BYTES", 100)
+    found = TextIndex.of(texts)
+    assert found.words.type == pa.large_string()
+    longer = refreshed(found, np.array([-1, *range(1, 100)]), pa.array(["five", *texts.to_pylist()[1:]]))
+    assert (found.words.to_pylist(), found.codes.tolist()) == (want.words.to_pylist(), want.codes.tolist())
+    assert longer.words.to_pylist() == [*want.words.to_pylist(), "five"]
+    assert [longer.number(word) for word in ("one", "five", "six")] == [0, 4, -1]
