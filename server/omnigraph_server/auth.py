@@ -121,6 +121,13 @@ def parse_tokens(text: str, file: str) -> dict[str, tuple[str, frozenset[str]]]:
     return {actor: _entry(entry, f"{file}: {actor}") for actor, entry in data.items()}
 
 
+def _check_actor(actor: str, path: Path) -> None:
+    try:
+        check_actor(actor)
+    except BadRequest as error:
+        raise BadRequest(f"{path}: {error.message}", code=error.code) from None
+
+
 def _entry(entry: Any, place: str) -> tuple[str, frozenset[str]]:
     if not isinstance(entry, Mapping):
         entry = {"token": entry}
@@ -160,7 +167,7 @@ def _read(path: Path) -> list[tuple[bytes, Principal]]:
             else:
                 found = {file.name: _entry(text, str(file))}
             for actor in found:
-                check_actor(actor)
+                _check_actor(actor, path)
             repeated = sorted(entries.keys() & found.keys())
             if repeated:
                 raise BadRequest(f"{file}: {repeated[0]} has a token in another file already")

@@ -7,6 +7,8 @@ import json
 import pytest
 from fastapi.testclient import TestClient
 
+from omnigraph.errors import BadRequest
+from omnigraph_server.settings import Settings
 from tests.server.conftest import ADD, COUNT, bearer
 
 HALF = "\ud800"
@@ -45,3 +47,9 @@ def test_half_a_surrogate_pair_is_refused_like_any_wrong_text(client: TestClient
 def test_a_length_of_thousands_of_digits_is_too_large(client: TestClient) -> None:
     headers = bearer("reader") | {"Content-Length": "9" * 5_000}
     assert client.post("/query", content=b"{}", headers=headers).status_code == 413
+
+
+@pytest.mark.parametrize("value", ["", "0", "-1", "1.5", "many", "9" * 5_000])
+def test_a_limit_is_a_whole_number(value: str) -> None:
+    with pytest.raises(BadRequest, match="OMNIGRAPH_SERVER_THREADS"):
+        Settings.from_env({"OMNIGRAPH_SERVER_THREADS": value})

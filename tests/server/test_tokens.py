@@ -104,7 +104,7 @@ def test_an_actor_that_no_commit_can_keep_is_refused(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path / "tokens") + b"/\xe9")).write_text("one")
     (tmp_path / "tokens.yaml").write_text('"": one')
     for path, actor in (("tokens", r"'\\udce9'"), ("tokens.yaml", "''")):
-        with pytest.raises(BadRequest, match=f"actor {actor}: ") as caught:
+        with pytest.raises(BadRequest, match=f"{path}: actor {actor}: ") as caught:
             TokenStore(tmp_path / path)
         assert caught.value.code == "bad_actor"
 

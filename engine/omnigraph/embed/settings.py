@@ -223,7 +223,7 @@ def _number(env: Mapping[str, str], name: str, default: int, least: int) -> int:
     text = env.get(f"OMNIGRAPH_EMBED_{name}", "").strip()
     if not text:
         return default
-    if not text.isascii() or not text.isdigit() or int(text) < least:
+    if not text.isascii() or not text.isdigit() or len(text) > 18 or int(text) < least:
         raise BadRequest(
             f"OMNIGRAPH_EMBED_{name} is {text[:40]!r}: give a whole number from {least} on", code="bad_setting"
         )

@@ -65,8 +65,8 @@ def blob_max_bytes() -> int:
         BadRequest: the variable is no number above 0.
     """
     text = os.environ.get("OMNIGRAPH_BLOB_MAX_BYTES", str(512 << 20))
-    if not text.isascii() or not text.isdecimal() or int(text) < 1:
-        raise BadRequest(f"OMNIGRAPH_BLOB_MAX_BYTES: {text!r} is no number of bytes above 0")
+    if not text.isascii() or not text.isdecimal() or len(text) > 18 or int(text) < 1:
+        raise BadRequest(f"OMNIGRAPH_BLOB_MAX_BYTES: {text[:40]!r} is no number of bytes above 0")
     return int(text)
 
 

@@ -59,8 +59,8 @@ Notice = Callable[[str], None]
 def workers() -> int:
     """Tables that maintenance works on at once: `OMNIGRAPH_MAINTENANCE_CONCURRENCY`, 8 if it isn't set."""
     text = os.environ.get("OMNIGRAPH_MAINTENANCE_CONCURRENCY", "8")
-    if not text.isdecimal() or not 1 <= int(text) <= 256:
-        raise BadRequest(f"OMNIGRAPH_MAINTENANCE_CONCURRENCY is {text!r}: use a whole number from 1 to 256")
+    if not text.isdecimal() or len(text) > 3 or not 1 <= int(text) <= 256:
+        raise BadRequest(f"OMNIGRAPH_MAINTENANCE_CONCURRENCY is {text[:40]!r}: use a whole number from 1 to 256")
     return int(text)
 
 

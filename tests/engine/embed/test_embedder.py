@@ -346,6 +346,7 @@ def test_which_provider_the_environment_names(environ: dict[str, str], provider:
         ({"OPENAI_API_KEY": "k", "OMNIGRAPH_EMBED_RETRY_ATTEMPTS": "0"}, "bad_setting"),
         ({"OPENAI_API_KEY": "k", "OMNIGRAPH_EMBED_DEADLINE_MS": "1e3"}, "bad_setting"),
         ({"OMNIGRAPH_EMBEDDINGS_MOCK": "maybe"}, "bad_setting"),
+        ({"OPENAI_API_KEY": "k", "OMNIGRAPH_EMBED_BATCH": "9" * 5_000}, "bad_setting"),
         ({"OMNIGRAPH_EMBED_API_KEY": "sesame-é"}, "bad_setting"),
         ({"OPENAI_API_KEY": "sesame-\nx"}, "bad_setting"),
         ({"OMNIGRAPH_EMBED_PROVIDER": "gemini", "GEMINI_API_KEY": "sesame-\udce9"}, "bad_setting"),
