@@ -197,7 +197,9 @@ def _scalar(column: Array, base: str, text: bool, form: DateFormat | None) -> Ca
         return _finite(cast) if base in ("F32", "F64") else cast
     number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
     if base in ("String", "Enum", "Bool") or not number:
-        return Cast(_nulls(len(column), target), pc.is_valid(column))
+        return _none(column, target)
+    if pa.types.is_decimal32(kind) or pa.types.is_decimal64(kind):
+        column = column.cast(pa.decimal128(38, kind.scale))  # the narrow ones have no casts to every integer
     if base in ("F32", "F64") and not pa.types.is_integer(kind):
         # Fewer digits are no loss worth refusing; turning a finite number into infinity is.
         return _finite(Cast(column.cast(target, safe=False)))
@@ -210,19 +212,28 @@ def _date(column: Array, form: DateFormat | None) -> Cast:
         if form is None:
             return _checked(column, pc.match_substring_regex(column, _DATE), lambda c: c.cast(pa.date32()))
         pattern = form.pattern
-        return _checked(column, None, lambda c: _strptime(c, pattern).cast(pa.date32()))
+        times = _checked(column, None, lambda c: _strptime(c, pattern))
+        days = _whole_days(times.column)
+        return Cast(days.column, _or(times.bad, days.bad))
     if pa.types.is_date32(kind):
         return Cast(column)
-    if pa.types.is_timestamp(kind) or pa.types.is_date64(kind):
-        zone = kind.tz if pa.types.is_timestamp(kind) else None
-        wall = pc.local_timestamp(column) if zone is not None else column
-        # The cast to days cuts a time of day off without a word.
-        days = wall.cast(pa.date32())
-        lost = pc.not_equal(days.cast(wall.type), wall)
-        return _marked(days, lost)
+    if pa.types.is_date64(kind):
+        return _whole_days(_as_time(column))
+    if pa.types.is_timestamp(kind):
+        return _whole_days(column)
     if pa.types.is_integer(kind):  # days since 1970, as other exports of such graphs write them
         return _checked(column, None, lambda c: c.cast(pa.int32()).view(pa.date32()))
-    return Cast(_nulls(len(column), pa.date32()), pc.is_valid(column))
+    return _none(column, pa.date32())
+
+
+def _whole_days(times: Array) -> Cast:
+    """Times as days; one within a day is none."""
+    try:
+        wall = times if times.type.tz is None else pc.local_timestamp(times)
+    except pa.ArrowInvalid:  # a zone that there isn't
+        return _none(times, pa.date32())
+    days = wall.cast(pa.date32())  # cuts a time of day off without a word
+    return _marked(days, pc.not_equal(days.cast(wall.type), wall))
 
 
 def _datetime(column: Array, form: DateFormat | None) -> Cast:
@@ -233,7 +244,7 @@ def _datetime(column: Array, form: DateFormat | None) -> Cast:
     if pa.types.is_timestamp(kind):
         return _checked(column, None, lambda c: _as_date64(_utc(c, zone)))
     if not pa.types.is_string(kind):
-        return Cast(_nulls(len(column), pa.date64()), pc.is_valid(column))
+        return _none(column, pa.date64())
     if form is not None:
         pattern = form.pattern
         return _checked(column, None, lambda c: _as_date64(_utc(_strptime(c, pattern), zone)))
@@ -261,6 +272,11 @@ def _utc(column: Array, zone: str) -> Array:
     return millis.view(pa.timestamp("ms"))
 
 
+def _as_time(days: Array) -> Array:
+    # A cast would refuse one with a time of day.
+    return days.view(pa.int64()).view(pa.timestamp("ms"))
+
+
 def _as_date64(millis: Array) -> Array:
     # A cast would cut the time of day off; the bits are what the table holds.
     return millis.view(pa.int64()).view(pa.date64())
@@ -268,7 +284,7 @@ def _as_date64(millis: Array) -> Array:
 
 def _list(column: Array, kind: Type, text: bool, form: DateFormat | None) -> Cast:
     if not (pa.types.is_list(column.type) or pa.types.is_large_list(column.type)):
-        return Cast(nulls_of(kind, len(column)), pc.is_valid(column))
+        return _none(column, arrow_type(kind))
     column = column.cast(pa.list_(column.type.value_type))
     values = column.flatten()
     if pa.types.is_null(values.type):
@@ -291,7 +307,7 @@ def _vector(column: Array, kind: Type) -> Cast:
     source = column.type
     is_list = pa.types.is_list(source) or pa.types.is_large_list(source) or pa.types.is_fixed_size_list(source)
     if not is_list or not (pa.types.is_floating(source.value_type) or pa.types.is_integer(source.value_type)):
-        return Cast(nulls_of(kind, len(column)), pc.is_valid(column))
+        return _none(column, arrow_type(kind))
     target = arrow_type(kind)
     if source == target:
         return Cast(column)
@@ -319,7 +335,16 @@ def _also(cast: Cast, bad: Array) -> Cast:
     marked = _marked(cast.column, bad)
     if marked.bad is None:
         return cast
-    return Cast(marked.column, marked.bad if cast.bad is None else pc.or_(cast.bad, marked.bad))
+    return Cast(marked.column, _or(cast.bad, marked.bad))
+
+
+def _none(column: Array, target: pa.DataType) -> Cast:
+    """Nulls: no value of the column fits."""
+    return Cast(_nulls(len(column), target), pc.is_valid(column))
+
+
+def _or(a: Array | None, b: Array | None) -> Array | None:
+    return b if a is None else a if b is None else pc.or_(a, b)
 
 
 def _marked(column: Array, bad: Array) -> Cast:
@@ -341,7 +366,7 @@ def _checked(column: Array, shape: Array | None, cast: Callable[[Array], Array])
         return Cast(cast(column), bad)
     except pa.ArrowInvalid:
         pieces, refused = _narrow(column, cast)
-        return Cast(pieces, refused if bad is None else pc.or_(bad, refused))
+        return Cast(pieces, _or(bad, refused))
 
 
 def _narrow(column: Array, cast: Callable[[Array], Array]) -> tuple[Array, Array]:

@@ -406,6 +406,8 @@ def _plain(value: Scalar) -> Any:
         return {name: _plain(one) for name, one in value.items()}
     if pa.types.is_dictionary(kind):
         return _plain(value.value)
+    if pa.types.is_date64(kind):
+        return arrow_text(value)
     try:
         plain = value.as_py()
     except UnicodeDecodeError:

@@ -252,6 +252,8 @@ def arrow_text(value: Scalar) -> str:
     try:
         if pa.types.is_struct(kind):
             return str(value)
+        if pa.types.is_date64(kind) and value.is_valid and value.value % 86_400_000:  # the time of day would be cut off
+            return str(pa.scalar(value.value, pa.timestamp("ms")).cast(pa.string()))
         return str(value.cast(pa.string()))
     except (ValueError, pa.ArrowException):
         if pa.types.is_timestamp(kind):  # of a zone that there isn't

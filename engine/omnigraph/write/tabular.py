@@ -16,7 +16,7 @@ from omnigraph.read.compute import Array, pc
 from omnigraph.schema.catalog import EdgeType, NodeType, Type
 from omnigraph.storage.blobs import PIECE_BYTES
 from omnigraph.write.blobs import blob_names
-from omnigraph.write.columns import Cast, cast_column, kept_rows, not_text, values_column
+from omnigraph.write.columns import Cast, cast_column, kept_rows, not_text, plain_texts, values_column
 from omnigraph.write.csv_rows import BLOB_BLOCK_BYTES, BLOCK_BYTES, CsvRows, csv_columns, csv_rows
 from omnigraph.write.findings import BadRecord
 from omnigraph.write.mapping import ColumnPlan, SourceMapping, bind_columns, entity_of
@@ -238,7 +238,7 @@ def typed_rows(
     nulls = pa.array(source.nulls, pa.string()) if source.nulls is not None and not text else None
 
     def column(name: str) -> Array:
-        values = batch.column(name)
+        values = batch.column(name) if nulls is None else plain_texts(batch.column(name))
         if nulls is not None and pa.types.is_string(values.type):
             values = pc.if_else(pc.is_in(values, value_set=nulls), pa.scalar(None, pa.string()), values)
         return values

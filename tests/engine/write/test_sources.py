@@ -11,6 +11,7 @@ import random
 import threading
 import zlib
 from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 from pydantic import ValidationError
 
+import omnigraph
 from omnigraph.errors import BadRequest
 from omnigraph.schema import compile_schema
 from omnigraph.write import ndjson
@@ -377,6 +379,68 @@ def test_a_bad_value_in_a_table_names_its_row(tmp_path: Path) -> None:
     _, findings, lines = read_all(None, Mapping.parse("sources: [{path: p.parquet, node: Person}]", base=tmp_path))
     assert findings.counts == {"type": 1}
     assert "p.parquet row 3: Person: age: 1099511627776 is not I32" in lines[1]
+
+
+DECIMALS = [pa.decimal32(5, 2), pa.decimal64(9, 2), pa.decimal128(9, 2), pa.decimal256(50, 2)]
+
+
+@pytest.mark.parametrize("kind", DECIMALS, ids=str)
+def test_decimals_of_every_width_are_whole_numbers_where_they_are(kind: pa.DataType) -> None:
+    column = pa.array([Decimal("2.00"), Decimal("-1.50"), None], kind)
+    for name, bad in (("age", 1), ("big", 1), ("score", 0)):
+        rows, findings, _ = read_all({"Person": pa.table({"slug": ["a", "b", "c"], name: column})})
+        assert [row[name] for row in rows["node:Person"]] == [2, None if bad else -1.5, None]
+        assert findings.counts["type"] == bad
+
+
+ZONELESS = pa.timestamp("ns", "Foo/Bar")
+TWICE = pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"])
+
+
+@pytest.mark.parametrize(
+    ("name", "column", "says"),
+    [
+        ("born", pa.array([86_400_000 * 3 + 5], pa.date64()), "born: 1970-01-04 00:00:00.005 is not Date"),
+        ("born", pa.array([2**62], pa.date64()), "born: .* is not Date"),
+        ("seen", pa.array([2**62], pa.date64()), "seen: .* is not DateTime"),
+        ("born", pa.array([86_400 * 10**9], ZONELESS), "born: 1970-01-02 00:00:00.000000000Z is not Date"),
+        ("seen", pa.array([5], ZONELESS), "seen: 1970-01-01 00:00:00.000000005Z is not DateTime"),
+        ("age", pa.array([5], ZONELESS), "age: 1970-01-01 00:00:00.000000005Z is not I32"),
+        ("age", TWICE, r"age: \[\('a', 1\), \('a', 2\)\] is not I32"),
+        ("status", pa.DictionaryArray.from_arrays([0], pa.array(["x"], pa.string_view())), "status is 'x', not one of"),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_values_that_python_or_arrow_has_no_word_for_are_bad_records(
+    tmp_path: Path, name: str, column: pa.Array, says: str
+) -> None:
+    graph = omnigraph.init(
+        tmp_path / "g",
+        schema="node P { slug: String @key  age: I32?  born: Date?  seen: DateTime?  status: enum(a, b)? }",
+    )
+    table = {"P": pa.table({"slug": ["a"], name: column})}
+    with pytest.raises(BadRequest, match=says):
+        graph.load(table)
+    assert graph.load(table, quarantine=tmp_path / "bad").quarantined == 1
+    raw = json.loads((tmp_path / "bad").read_text())["raw"][name]
+    assert isinstance(raw, str)
+
+
+def test_no_pattern_cuts_a_time_of_day_off() -> None:
+    table = pa.table({"slug": ["a", "b"], "born": ["01.02.2020 00:00", "01.02.2020 10:00"]})
+    mapping = Mapping.parse('sources: [{table: t, node: Person, formats: {born: "%d.%m.%Y %H:%M"}}]')
+    rows, _, lines = read_all({"t": table}, mapping)
+    assert [row["born"] for row in rows["node:Person"]] == [date(2020, 2, 1), None]
+    assert lines[1:] == ['  t row 2: Person: born: "01.02.2020 10:00" is not Date written as %d.%m.%Y %H:%M']
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_texts_that_mean_null_do_so_however_a_column_keeps_them(kind: pa.DataType) -> None:
+    table = pa.table({"slug": ["a", "b"], "status": pa.array(["-", "left"]).cast(kind)})
+    rows, _, _ = read_all({"t": table}, Mapping.parse('sources: [{table: t, node: Person, nulls: ["-"]}]'))
+    assert [row["status"] for row in rows["node:Person"]] == [None, "left"]
 
 
 NO_ENCODINGS = ("klingon", "hex", "rot13", "base64", "zlib", "punycode", "undefined", "a\0b", "é")
