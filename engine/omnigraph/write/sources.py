@@ -356,10 +356,12 @@ def _table(name: Any, given: Any) -> Listed:
     try:
         if isinstance(given, list) and all(isinstance(row, dict) for row in given):
             return listed(name, given)
-        if isinstance(given, pa.Table):
-            return Listed(given, {})
-        if hasattr(given, "__arrow_c_stream__") or isinstance(given, pa.RecordBatch):
-            return Listed(pa.table(given), {})
+        if isinstance(given, (pa.Table, pa.RecordBatch)) or hasattr(given, "__arrow_c_stream__"):
+            table = given if isinstance(given, pa.Table) else pa.table(given)
+            _ = table.schema.names  # bytes that are no text can't be told
+            return Listed(table, {})
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"table {name!r}: the name of a column is no UTF-8", code="bad_source") from error
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
         raise BadRequest(f"table {name!r}: {error}", code="bad_source") from error
     raise BadRequest(

@@ -481,7 +481,11 @@ def test_columns_that_hold_other_than_they_say_are_refused(tmp_path: Path) -> No
     torn = pa.StringArray.from_buffers(2, pa.py_buffer(b"\0\0\0\0\2\0\0\0\1\0\0\0"), pa.py_buffer(b"ab"))
     with pytest.raises(BadRequest, match=r"table 'Note' can't be read: .*offset"):
         read_all({"Note": pa.table({"text": torn})})
-    pq.write_table(pa.table([["a"]], schema=pa.schema([pa.field(b"\xff", pa.string())])), tmp_path / "n.parquet")
+    nameless = pa.table([["a"]], schema=pa.schema([pa.field(b"\xff", pa.string())]))
+    for given in (nameless, nameless.to_batches()[0], nameless.to_reader()):
+        with pytest.raises(BadRequest, match="table 'Note': the name of a column is no UTF-8"):
+            read_all({"Note": given})
+    pq.write_table(nameless, tmp_path / "n.parquet")
     mapping = Mapping.parse("sources: [{path: n.parquet, node: Note}]", base=tmp_path)
     with pytest.raises(BadRequest, match="the name of a column is no UTF-8"):
         read_all(None, mapping)
