@@ -110,17 +110,22 @@ def _opened(
     stream: BinaryIO, read: pcsv.ReadOptions, parse: pcsv.ParseOptions, convert: pcsv.ConvertOptions | None = None
 ) -> pcsv.CSVStreamingReader:
     stream.seek(0)
-    try:
+    whole = b""
+    while len(whole) <= BLOCK_BYTES and (more := stream.read(BLOCK_BYTES + 1 - len(whole))):
+        whole += more
+    if len(whole) > BLOCK_BYTES:
+        stream.seek(0)
         return pcsv.open_csv(stream, read_options=read, parse_options=parse, convert_options=convert)
+    # A short file is read from memory: where Arrow refuses a stream, its thread may go on reading it.
+    try:
+        return pcsv.open_csv(io.BytesIO(whole), read_options=read, parse_options=parse, convert_options=convert)
     except pa.ArrowInvalid as error:
         if "cannot infer number of columns" not in str(error):
             raise
         # One line without an end, in which Arrow finds no columns.
-        stream.seek(0)
-        data = stream.read(BLOCK_BYTES)
         if codecs.lookup(read.encoding).name != "utf-8":
-            data, read.encoding = codecs.decode(data, read.encoding).encode(), "utf8"
-        ended = io.BytesIO(data + b"\n")
+            whole, read.encoding = codecs.decode(whole, read.encoding).encode(), "utf8"
+        ended = io.BytesIO(whole + b"\n")
         return pcsv.open_csv(ended, read_options=read, parse_options=parse, convert_options=convert)
 
 

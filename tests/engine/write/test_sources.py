@@ -27,8 +27,9 @@ import omnigraph
 from omnigraph.errors import BadRequest
 from omnigraph.schema import compile_schema
 from omnigraph.write import ndjson
+from omnigraph.write.csv_rows import csv_rows
 from omnigraph.write.findings import FILE, ROW, Findings
-from omnigraph.write.mapping import Mapping
+from omnigraph.write.mapping import Mapping, SourceMapping
 from omnigraph.write.ndjson import read_ndjson
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import Split, plan_sources, read_batches
@@ -695,6 +696,24 @@ def test_constants_alone_make_a_row_of_each_row(tmp_path: Path, suffix: str) -> 
     how = f'sources: [{{path: {path.name}, node: Note, constants: {{text: q}}, ignore: ["*"]}}]'
     rows, _, _ = read_all(None, Mapping.parse(how, base=tmp_path))
     assert [row["text"] for row in rows["node:Note"]] == ["q", "q"]
+
+
+def test_a_short_csv_is_read_once_and_whole() -> None:
+    """Where Arrow refuses a stream, a thread of its own may go on reading it: it then isn't ours to read again."""
+
+    class Sparing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            threads.add(threading.get_ident())
+            return super().read(min(size or 3, 3))
+
+    threads: set[int] = set()
+    source = SourceMapping(path="p.csv", node="Person")
+    for text in (b"slug,age", b"slug,age\nada,1\nbob,2\n"):
+        read = csv_rows(Sparing(text), source, ["slug", "age"], ["slug", "age"])
+        assert [row["slug"] for rows in read for row in rows.batch.to_pylist()] == (
+            ["ada", "bob"] if b"ada" in text else []
+        )
+    assert threads == {threading.get_ident()}
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
