@@ -201,7 +201,8 @@ def test_the_same_records_are_put_aside(tmp_path: Path, spark: object, monkeypat
     first.write_text("\n".join([person("old", email="old@x"), person("q0")]))
     second.write_bytes(b"\r\n".join(bad_lines(rng)))
     third.write_bytes(b"\n".join(bad_lines(rng)))
-    table = pa.table({"name": [f"q{i}" for i in range(200)], "age": [i if i % 20 else 500 + i for i in range(200)]})
+    names = pa.array([f"q{i}".encode() if i % 30 else b"\xff" for i in range(200)]).view(pa.string())
+    table = pa.table({"name": names, "age": [i if i % 20 else 500 + i for i in range(200)]})
     pq.write_table(table, tmp_path / "people.parquet", row_group_size=50)
     mapping = Mapping.parse("sources: [{path: people.parquet, node: Person}]", base=tmp_path)
     (tmp_path / "people.csv").write_bytes(b"name,age\nc1,1\nc2\nc3,3,\nc\xff,4\nc5,old\nc6,6\n")
@@ -215,6 +216,7 @@ def test_the_same_records_are_put_aside(tmp_path: Path, spark: object, monkeypat
         {"sources": [tmp_path], "mapping": mapping},
         {"sources": [tmp_path], "mapping": cells},
     )
+    assert process[2]["bad4"].count('{"name": "base64:/w==", ') == 7
     assert [json.loads(line)["row"] for line in process[2]["bad5"].splitlines()] == [2, 3, 4, 5]
     assert process[0] == on_spark[0]
     assert process[2] == on_spark[2]
