@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import date, datetime
 from numbers import Number
@@ -29,6 +29,7 @@ _KINDS: tuple[tuple[type | tuple[type, ...], str], ...] = (
     (date, "a day"),
     ((*_SEVERAL, np.ndarray), "a list"),
 )
+_NESTED = 3  # lists and dictionaries in one another: no property has more, and Arrow's stack ends at some depth
 _REFUSALS = (pa.ArrowException, OverflowError, TypeError, ValueError)  # what Arrow raises of a value of Python
 
 
@@ -71,13 +72,25 @@ def listed(name: str, rows: Sequence[Mapping[Any, Any]]) -> Listed:
 
 
 def _column(name: str, member: str, values: list[Any]) -> Array:
+    if _is_nested(values, _NESTED):
+        row = next(i for i, value in enumerate(values) if _is_nested([value], _NESTED))
+        raise _refused(name, row, f"{member}: lists or dictionaries within one another, {_NESTED} deep and more")
     if not _of_one_kind(values):
         _refuse_mixed(name, member, list(enumerate(values)))
     try:
         return _array(values)
     except _REFUSALS:
         i = bisect_left(range(len(values)), True, key=lambda at: _refuses(values[: at + 1]))
-        raise _refused(name, i, f"{member}: {short(repr(values[i]))} is no value that a column could hold") from None
+        raise _refused(name, i, f"{member}: {_shown(values[i])} is no value that a column could hold") from None
+
+
+def _is_nested(values: Collection[Any], depth: int) -> bool:
+    """Whether any of the values holds lists or dictionaries in one another, `depth` deep or deeper."""
+    holding = {kind for kind in set(map(type, values)) if issubclass(kind, (*_SEVERAL, Mapping))}
+    if not holding or depth == 1:
+        return bool(holding)
+    several = (value for value in values if type(value) in holding)
+    return any(_is_nested(each.values() if isinstance(each, Mapping) else each, depth - 1) for each in several)
 
 
 def _of_one_kind(values: list[Any]) -> bool:
@@ -95,9 +108,7 @@ def _refuse_mixed(name: str, member: str, values: Sequence[tuple[int, Any]]) -> 
         told = ((row, value, kinds[type(value)]) for row, value in values if value is not None)
         _, first, wanted = next(told)
         row, other, kind = next(one for one in told if one[2] != wanted)
-        raise _refused(
-            name, row, f"{member}: {short(repr(other))} is {kind}, but {short(repr(first))} before it is {wanted}"
-        )
+        raise _refused(name, row, f"{member}: {_shown(other)} is {kind}, but {_shown(first)} before it is {wanted}")
     if within := [(row, each) for row, value in values if isinstance(value, _SEVERAL) for each in value]:
         _refuse_mixed(name, member, within)
 
@@ -131,6 +142,13 @@ def _refuses(values: list[Any]) -> bool:
     except _REFUSALS:
         return True
     return False
+
+
+def _shown(value: Any) -> str:
+    try:
+        return short(repr(value))
+    except ValueError:  # Python writes no number of thousands of digits
+        return "a number of thousands of digits"
 
 
 def _is_text(text: str) -> bool:

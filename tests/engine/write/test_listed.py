@@ -55,6 +55,21 @@ def test_a_bad_row_may_be_put_aside(g: omnigraph.Graph, tmp_path: Path) -> None:
     assert '"source": "P row 2"' in (tmp_path / "bad").read_text()
 
 
+@pytest.mark.parametrize("within", [list, lambda each: {"k": each}])
+def test_a_value_nested_without_end_is_refused_by_its_row(g: omnigraph.Graph, within: Any) -> None:
+    deep: Any = within([])
+    for _ in range(20_000):
+        deep = within([deep])
+    with pytest.raises(omnigraph.BadRequest, match="table 'P' row 2: l: lists or dictionaries within one another"):
+        g.load({"P": [{"slug": "a", "l": [1.0]}, {"slug": "b", "l": deep}]})
+
+
+def test_a_number_that_python_does_not_write_is_refused_by_its_row(g: omnigraph.Graph) -> None:
+    for value in (10**5000, [10**5000]):
+        with pytest.raises(omnigraph.BadRequest, match="row 2: n: a number of thousands of digits is no value"):
+            g.load({"P": [{"slug": "a"}, {"slug": "b", "n": value}]})
+
+
 @pytest.mark.parametrize(
     ("values", "says"),
     [
