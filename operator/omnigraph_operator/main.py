@@ -8,9 +8,9 @@ import logging
 import os
 import socket
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import kopf
 from prometheus_client import start_http_server
@@ -22,6 +22,8 @@ from omnigraph_operator.platform.kubernetes_render import RenderSettings
 from omnigraph_operator.process import Operator, OperatorSettings
 
 __all__ = ["run", "settings_from"]
+
+Number = TypeVar("Number", int, float)
 
 DOMAIN = "operator.omnigraph.io"
 NAMESPACE_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -114,6 +116,9 @@ def settings_from(namespaces: Sequence[str], *, environment: dict[str, str] | No
 
     Args:
         namespaces: to look after; empty for all.
+
+    Raises:
+        PlatformError: a variable is no number.
     """
     env = dict(os.environ) if environment is None else environment
     defaults = RenderSettings()
@@ -123,17 +128,24 @@ def settings_from(namespaces: Sequence[str], *, environment: dict[str, str] | No
         # Where its events are watched too: the first namespace it looks after, or its own when it looks after all.
         lease_namespace=min(namespaces) if namespaces else own,
         identity=f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}",
-        metrics_port=int(env.get("OMNIGRAPH_METRICS_PORT", "8081")),
-        health_port=int(env.get("OMNIGRAPH_HEALTH_PORT", "8082")),
-        lease_seconds=float(env.get("OMNIGRAPH_LEASE_SECONDS", "15")),
-        spark_min_bytes=int(env.get("OMNIGRAPH_SPARK_MIN_BYTES", str(256 * 1024 * 1024))),
-        json_logs=env.get("OMNIGRAPH_LOG_FORMAT", "json") == "json",
+        metrics_port=_number(int, env, "OMNIGRAPH_METRICS_PORT", "8081"),
+        health_port=_number(int, env, "OMNIGRAPH_HEALTH_PORT", "8082"),
+        lease_seconds=_number(float, env, "OMNIGRAPH_LEASE_SECONDS", "15"),
+        spark_min_bytes=_number(int, env, "OMNIGRAPH_SPARK_MIN_BYTES", str(256 * 1024 * 1024)),
         render=RenderSettings(
             image=env.get("OMNIGRAPH_IMAGE", defaults.image),
             image_pull_policy=env.get("OMNIGRAPH_IMAGE_PULL_POLICY", defaults.image_pull_policy),
             spark_service_account=env.get("OMNIGRAPH_SPARK_SERVICE_ACCOUNT", defaults.spark_service_account),
         ),
     )
+
+
+def _number(kind: Callable[[str], Number], env: Mapping[str, str], name: str, default: str) -> Number:
+    text = env.get(name, default)
+    try:
+        return kind(text)
+    except ValueError:
+        raise PlatformError(f"{name} is {text!r}, and has to be a number") from None
 
 
 def run(namespaces: Sequence[str]) -> int:
@@ -143,11 +155,11 @@ def run(namespaces: Sequence[str]) -> int:
         namespaces: to look after; empty for all.
 
     Returns:
-        The process's exit code; 1 when there is no cluster, or the lease was lost.
+        The process's exit code; 1 when a setting is wrong, there is no cluster, or the lease was lost.
     """
-    settings = settings_from(namespaces)
-    _log(settings.json_logs)
+    _log(os.environ.get("OMNIGRAPH_LOG_FORMAT", "json") == "json")
     try:
+        settings = settings_from(namespaces)
         asyncio.run(_serve(settings))
     except PlatformError as error:
         logging.getLogger("omnigraph.operator").error("%s", error)

@@ -61,7 +61,6 @@ class OperatorSettings:
     lease_seconds: float = 15
     silence_seconds: float = 120
     spark_min_bytes: int = 256 * 1024 * 1024
-    json_logs: bool = True
     render: RenderSettings = field(default_factory=RenderSettings)
 
 
