@@ -37,7 +37,8 @@ def compile_schema(text: str, *, file: str = "schema.pg", accepted: bool = False
     """The catalog of a `.pg` text.
 
     Args:
-        accepted: a graph has this schema; its regular expressions aren't judged again, which is stricter than it was.
+        accepted: a graph has this schema; its regular expressions and what its defaults keep aren't judged again, which
+            is stricter than it was.
 
     Raises:
         LanguageError: with every syntax error, or else every refusal S01 to S13, in the text's order.
@@ -47,7 +48,7 @@ def compile_schema(text: str, *, file: str = "schema.pg", accepted: bool = False
     compiler = _Compiler(source)
     catalog = compiler.catalog(tree)
     if accepted:
-        compiler.found = [d for d in compiler.found if d.code != "S06"]
+        compiler.found = [d for d in compiler.found if d.code not in ("S06", "S10")]
     if compiler.found:
         # A node inherits its interfaces' members, and with them their mistakes: say each once.
         unique = dict.fromkeys(compiler.found)

@@ -11,11 +11,12 @@ import functools
 import re
 import warnings
 from collections.abc import Iterator
+from re import _compiler as compiler  # type: ignore[attr-defined]
 from re import _constants as op
 from re import _parser as sre
 from typing import Any
 
-__all__ = ["refuse_regex"]
+__all__ = ["fits", "refuse_regex"]
 
 _MOST_REPEATS = 1000
 """RE2's own limit for one repeat and for the product of nested ones."""
@@ -65,6 +66,69 @@ def refuse_regex(pattern: str) -> str | None:
     except (re.error, OverflowError, RecursionError, _Refused) as error:
         return str(error) or "too complex"
     return None
+
+
+def fits(pattern: str, text: str) -> bool | None:
+    """Whether an accepted pattern matches the whole text, as RE2 tells it, in time that doesn't explode with the
+    pattern's repeats; None where only RE2 knows: with classes of Unicode, or where case is ignored beyond ASCII."""
+    kinds = {match.lastgroup for match in _PIECE.finditer(pattern)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        tree = sre.parse(_for_python(pattern), re.ASCII)
+    ignored = tree.state.flags & re.IGNORECASE or any(
+        str(operation) == "SUBPATTERN" and argument[1] & re.IGNORECASE for operation, argument in _walk(tree)
+    )
+    if kinds & {"property", "posix"} or (ignored and not (pattern + text).isascii()):
+        return None
+    return len(text) in _Ends(text).of(tree, frozenset({0}), re.ASCII | tree.state.flags)
+
+
+class _Ends:
+    """Where in a text a pattern can end, for all places at once at which it may begin: no way is tried twice."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._known: dict[tuple[int, frozenset[int], int], frozenset[int]] = {}
+        self._atoms: dict[tuple[int, int], re.Pattern[str]] = {}
+
+    def of(self, tree: Any, begins: frozenset[int], flags: int) -> frozenset[int]:
+        key = (id(tree), begins, flags)
+        if key not in self._known:
+            ends = begins
+            for item in tree:
+                ends = self._item(tree, item, ends, flags)
+            self._known[key] = ends
+        return self._known[key]
+
+    def _item(self, tree: Any, item: Any, begins: frozenset[int], flags: int) -> frozenset[int]:
+        name, argument = str(item[0]), item[1]
+        if name == "SUBPATTERN":
+            return self.of(argument[3], begins, flags & ~argument[2] | argument[1])
+        if name == "BRANCH":
+            return frozenset().union(*(self.of(branch, begins, flags) for branch in argument[1]))
+        if name in ("MAX_REPEAT", "MIN_REPEAT"):
+            low, high, inner = argument
+            return self._repeated(low, high, inner, begins, flags)
+        if item == (op.AT, op.AT_END) and not flags & re.MULTILINE:  # Python's is also before a last line's end
+            return begins & {len(self._text)}
+        if item == (op.AT, op.AT_NON_BOUNDARY) and not self._text:  # nowhere in an empty text is one of Python's
+            return begins
+        key = (id(item), flags)
+        if key not in self._atoms:  # one character, or a place between two
+            self._atoms[key] = compiler.compile(sre.SubPattern(sre.State(), [item]), flags)
+        found = (self._atoms[key].match(self._text, begin) for begin in begins)
+        return frozenset(match.end() for match in found if match is not None)
+
+    def _repeated(self, low: int, high: int, inner: Any, begins: frozenset[int], flags: int) -> frozenset[int]:
+        for _ in range(low):
+            begins = self.of(inner, begins, flags)
+        ends, newest = set(begins), begins
+        for _ in range(high - low):
+            newest = self.of(inner, newest, flags) - ends
+            if not newest:
+                break
+            ends |= newest
+        return frozenset(ends)
 
 
 def _for_python(pattern: str) -> str:

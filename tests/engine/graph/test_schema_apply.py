@@ -585,3 +585,15 @@ def test_a_schema_whose_regular_expression_would_be_refused_now_stays(
     graph.mutate('query q() { update Person set { mail: "x" } where name = "bob" }')
     with pytest.raises(BadRequest, match="doesn't match @check"):
         graph.mutate('query q() { update Person set { mail: "X" } where name = "bob" }')
+
+
+def test_a_schema_whose_default_would_be_refused_now_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stored = PEOPLE.replace("mail: String?", 'mail: String? @default("é")  @check(mail, "\\\\w")')
+    with monkeypatch.context() as older:
+        older.setattr("omnigraph.schema.bodies._fails", lambda pattern, value: False)
+        made(tmp_path, stored, '{"type": "Person", "data": {"name": "ann", "kind": "a", "mail": "x"}}')
+    monkeypatch.setattr("omnigraph.storage.schemas._catalogs", {})
+    graph = omnigraph.open(tmp_path / "graph.omni")
+    assert graph.query("query q() { match { $p: Person } return { $p.mail } }").table.num_rows == 1
+    with pytest.raises(LanguageError, match="default: 'é' doesn't match"):
+        graph.schema.apply(stored + "node More { a: String? }")

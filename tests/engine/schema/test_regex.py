@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from omnigraph.schema.regex import refuse_regex
+from omnigraph.schema.regex import fits, refuse_regex
 
 PIECES = [
     *"ab.*+?|()[]{}^$-,:=!<>P\\1",
@@ -68,6 +68,54 @@ def test_both_engines_agree_on_plain_patterns(pattern: str, text: str) -> None:
         warnings.simplefilter("ignore")
         ours = re.fullmatch(pattern, text) is not None
     assert pc.match_substring_regex(pa.array([text]), f"\\A(?:{pattern})\\z").to_pylist() == [ours]
+
+
+ATOMS = [*"ab.Aé^$\n", "[ab]", "[^a]", "[a-é]", r"\w", r"\d", r"\s", r"\b", r"\B", r"\A", r"\z", r"\."]
+
+
+def written(rng: random.Random, depth: int) -> str:
+    """A pattern that backtracks, looks at places, and sets and unsets flags."""
+    kind = rng.random() if depth else 0
+    if kind < 0.35:
+        return rng.choice(ATOMS)
+    if kind < 0.55:
+        return written(rng, depth - 1) + written(rng, depth - 1)
+    if kind < 0.7:
+        return f"(?:{written(rng, depth - 1)}|{written(rng, depth - 1)})"
+    if kind < 0.9:
+        repeat = rng.choice(["*", "+", "?", "{2}", "{0,2}", "{1,}", "*?", "+?", "??"])
+        return f"({written(rng, depth - 1)}){repeat}"
+    return f"(?{rng.choice(['i', 's', 'm', '-s', 'ms'])}:{written(rng, depth - 1)})"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_whether_a_text_fits_is_told_as_by_re2(seed: int) -> None:
+    rng = random.Random(seed)
+    known = 0
+    for _ in range(100):
+        pattern = rng.choice(["", "", "", "(?i)", "(?s)", "(?m)"]) + written(rng, 5)
+        text = "".join(rng.choice("aaabAB é1\n. ") for _ in range(rng.randrange(7)))
+        if refuse_regex(pattern) is None and (ours := fits(pattern, text)) is not None:
+            known += 1
+            there = pc.match_substring_regex(pa.array([text]), f"\\A(?:{pattern})\\z").to_pylist()
+            assert there == [ours], (pattern, text)
+    assert known > 50
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "told"),
+    [
+        ("(a+)+b", "a" * 40 + "c", False),
+        ("(a|a)*" * 5 + "b", "a" * 60, False),
+        ("(" * 60 + "a+" + ")*" * 60 + "b", "a" * 60, False),
+        ("(a?){50}a{50}", "a" * 50, True),
+        ("a*", "a" * 10_000, True),
+        (r"\pL+", "a", None),
+        ("(?i)é", "É", None),
+    ],
+)
+def test_no_pattern_takes_longer_the_more_ways_there_are(pattern: str, text: str, told: bool | None) -> None:
+    assert fits(pattern, text) is told
 
 
 def written_set(rng: random.Random) -> str:
