@@ -171,10 +171,10 @@ def test_sums_are_exact_or_refused(ask: Ask) -> None:
     with pytest.raises(BadRequest) as refused:
         ask("query q() { match { $p: Person } return { sum($p.size) as s } }")
     assert refused.value.code == "overflow"
-    for fn in ("sum", "avg"):
-        with pytest.raises(BadRequest) as refused:
-            ask(f"query q() {{ match {{ $p: Person }} return {{ {fn}(1e308) as s }} }}")
-        assert refused.value.code == "overflow"
+    with pytest.raises(BadRequest) as refused:
+        ask("query q() { match { $p: Person } return { sum(1e308) as s } }")
+    assert refused.value.code == "overflow"
+    assert ask("query q() { match { $p: Person } return { avg(1e308) as s } }") == [(1e308,)]
 
 
 def test_orders_are_total_and_limits_cut_them(ask: Ask) -> None:
