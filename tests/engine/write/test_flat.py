@@ -19,7 +19,7 @@ from omnigraph.write.flat import read_flat
 from omnigraph.write.mapping import Mapping
 from omnigraph.write.rows import Reading
 from omnigraph.write.sources import Split, plan_sources, read_batches
-from tests.engine.write.test_sources import CATALOG, OPERATION, plain, read_all
+from tests.engine.write.reading import CATALOG, OPERATION, plain, read_all
 
 FLAT = """
 {"key": "ada", "age": 36, "born": "31.12.1999", "tags": ["x"], "note": 1}
